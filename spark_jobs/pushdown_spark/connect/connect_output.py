@@ -6,6 +6,7 @@ written next to it, and a commit waits until this process sees every file that t
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -23,7 +24,7 @@ from pushdown_spark.output.files.layout import OutputPaths
 from pushdown_spark.output.files.moves import staged_files
 from pushdown_spark.output.files.writer import FileOutput
 from pushdown_spark.relations.stores.listing import decode_uri
-from pushdown_spark.runtime.file_systems.file_paths import canonical_path
+from pushdown_spark.runtime.file_systems.file_paths import canonical_path, followed_path
 from pushdown_spark.runtime.file_systems.local_files import LocalFiles
 
 if TYPE_CHECKING:
@@ -95,13 +96,15 @@ def open_connect_output(
 
     Raises BadSpecError for a path that is not an absolute path of a file system that worker and server can share.
     """
-    directory = Path(local_path(output.path) or "")
-    if not directory.is_absolute() or directory.parent == directory:
+    # As in Hadoop, `..` removes the name before it, also that of a link.
+    directory = Path(os.path.normpath(local_path(output.path) or ""))
+    parent, _, name = followed_path(f"file:{directory}").rpartition("/")
+    if not directory.is_absolute() or not name:
         raise BadSpecError(
             f"output: over Spark Connect, {output.path!r} must be the absolute path of a directory that this "
             "worker and the server have mounted; for other file systems, use a connection of type spark"
         )
-    paths = OutputPaths.of(f"file:{directory.parent}".rstrip("/"), directory.name, run_key)
+    paths = OutputPaths.of(parent, name, run_key)
     files = LocalFiles()
     log = CommitLog(files, paths, f"run {run_key}")
     target = DirectoryTarget(spark, output, files, paths.output)

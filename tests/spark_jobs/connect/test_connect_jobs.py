@@ -130,6 +130,17 @@ def test_a_failed_check_keeps_the_partitions_of_an_earlier_run(run: Run, events:
     assert hidden_files(out) == []
 
 
+def test_an_output_that_is_a_link_stays_one(run: Run, events: Path, tmp_path: Path) -> None:
+    link, directory = tmp_path / "link", tmp_path / "elsewhere" / "directory"
+    directory.parent.mkdir()
+    link.symlink_to(directory)
+    for number in (8, 9):
+        result = run(scan(events, f"id = {number}", tmp_path / "none" / ".." / "link", mode="overwrite"))
+        assert result.error is None, result.error
+    assert link.is_symlink()
+    assert (ids(directory), hidden_files(directory), hidden_files(link)) == ([9], [], [])
+
+
 def has_staged_rows(output: Path) -> bool:
     """Return whether the server has begun to write rows."""
     return any(path.is_dir() for path in output.parent.glob(".*.pushdown/staging-*/*"))
