@@ -132,6 +132,12 @@ class FileTableTarget(FileTarget):
         if self._table is not None:
             check_column_names(frame.schema, self._table.schema, name_rule=session_name_rule(self._spark))
             frame = stored_rows(self._spark, frame, self._entry.sql)
+        else:
+            # The catalog looks for a partition in a directory with the name of the column in the rows.
+            key = session_name_rule(self._spark).key
+            names = {key(name): name for name in frame.columns}
+            partition_by = tuple(names.get(key(name), name) for name in self.spec.partition_by)
+            self.spec = self.spec.model_copy(update={"partition_by": partition_by})
         self._rows = frame.schema
         return frame
 
@@ -261,8 +267,7 @@ class FileTableTarget(FileTarget):
     def _partition_fields(self) -> list[t.StructField]:
         """Return the partition columns with their types."""
         assert self._schema is not None
-        fields = {field.name.lower(): field for field in self._schema.fields}
-        return [fields[name.lower()] for name in self.spec.partition_by]
+        return [self._schema[name] for name in self.spec.partition_by]
 
     def _select_partitions(self, partitions: Sequence[str]) -> list[str]:
         """Return those of the partitions for which `replace_where` is true, with the types of the table.
@@ -294,8 +299,8 @@ class FileTableTarget(FileTarget):
     def _statement(self, rows: int | None) -> str:
         """Return the statement that creates the table with `rows` rows, without its directory."""
         assert self._rows is not None
-        fields = {field.name.lower(): field for field in self._rows.fields}
-        last = [fields.pop(name.lower()) for name in self.spec.partition_by]
+        fields = {field.name: field for field in self._rows.fields}
+        last = [fields.pop(name) for name in self.spec.partition_by]
         columns = ddl(t.StructType([*fields.values(), *last]))
         count = "" if rows is None else str(rows)
         properties = {_RUN: self._paths.run, _ATTEMPT: self._paths.attempt, _ROWS: count}

@@ -92,6 +92,15 @@ def test_values_arrive_as_they_were(spark: SparkSession, source_format: str) -> 
     assert rows(spark.table(TABLE).select(*columns)) == rows(frame)
 
 
+def test_partition_columns_of_a_new_table_may_have_another_spelling(spark: SparkSession) -> None:
+    frame = spark.sql("SELECT 1 AS id, 'a' AS Day, 'b' AS kind")
+    for run in ("run", "run", "second"):
+        write(output_of(spark, run=run, partition_by=["DAY", "Kind"]), frame)
+        count = 2 if run == "second" else 1
+        assert rows(spark.table(TABLE).select("id", "Day", "kind")) == ["(1, 'a', 'b')"] * count
+    assert [row[0] for row in spark.sql(f"SHOW PARTITIONS {TABLE}").collect()] == ["Day=a/kind=b"]
+
+
 @pytest.mark.parametrize(
     "kind", [kind if kind == "string" else pytest.param(kind, marks=pytest.mark.nightly) for kind in PARTITION_VALUES]
 )
