@@ -61,8 +61,8 @@ class TableChange:
             nulls = " OR ".join(f"{key} IS NULL" for key in self._quote(self.keys))
             with_null = f"SELECT count(*) FROM {rows} WHERE {nulls}"  # noqa: S608
             _require_none(connection, [with_null], f"merge_keys: {{count}} rows to write have NULL in {names}")
-            keys = ", ".join(self._quote(self.keys))
-            groups = f"SELECT {keys} FROM {rows} GROUP BY {keys} HAVING count(*) > 1"  # noqa: S608
+            keys = ", ".join(map(self._group_key, self.key_columns))
+            groups = f"SELECT 1 FROM {rows} GROUP BY {keys} HAVING count(*) > 1"  # noqa: S608
             repeated = f"SELECT count(*) FROM ({groups}) AS repeated"  # noqa: S608
             _require_none(connection, [repeated], f"merge_keys: {{count}} values of {names} are repeated in the rows")
 
@@ -151,6 +151,12 @@ class TableChange:
         """Keep other programs from changing the table. MySQL locks the rows that it reads, SQLite the file."""
         if self.staging.target.dialect is Dialect.POSTGRES:
             connection.rows(f"LOCK TABLE {self.staging.target.sql} IN SHARE ROW EXCLUSIVE MODE")
+
+    def _group_key(self, column: RemoteColumn) -> str:
+        """Return SQL that has one value for all keys that are equal. MySQL puts -0.0 and 0.0 into two groups."""
+        key = self.staging.target.quote(column.name)
+        has_two_zeros = isinstance(column.spark_type, t.FloatType | t.DoubleType)
+        return f"{key} + 0e0" if has_two_zeros and self.staging.target.dialect.is_mysql else key
 
     def _quote(self, names: Sequence[str]) -> list[str]:
         return [self.staging.target.quote(name) for name in names]

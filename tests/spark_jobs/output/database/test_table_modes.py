@@ -576,6 +576,19 @@ def test_a_merge_stores_the_keys_of_the_rows_where_the_collation_has_others_for_
 
 
 @pytest.mark.parametrize("database", ["sqlite", "postgresql", "mariadb"], indirect=True)
+@pytest.mark.parametrize("kind", ["float", "double"])
+def test_a_merge_by_both_zeros_is_an_error(spark: SparkSession, database: Database, kind: str) -> None:
+    def merge(run: str, *keys: float) -> None:
+        rows = spark.createDataFrame([(key, run) for key in keys], f"k {kind}, x string")
+        assert write(output_of(spark, database, run, mode="merge", merge_keys=["k"]), rows)
+
+    merge("first", 0.0, 1.5)
+    with pytest.raises(CheckFailedError, match="merge_keys: 1 values of k are repeated"):
+        merge("both", -0.0, 0.0)
+    merge("other zero", -0.0)
+    assert sorted(database.rows("SELECT k, x FROM t")) == [(0.0, "other zero"), (1.5, "first")]
+
+
 def test_keys_of_a_created_table_that_differ_by_a_space_are_two_keys(spark: SparkSession, database: Database) -> None:
     spec = {"mode": "merge", "merge_keys": ["x"]}
     assert write(output_of(spark, database, **spec), frame(spark, [(1, "a", "old")]))
