@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from urllib.parse import unquote
 
 from pyspark.sql import types as t
 
 from pushdown_spark.contract import OutputMode
 from pushdown_spark.errors import BadSpecError, OutputExistsError, SchemaConflictError
 from pushdown_spark.expressions.names import NameRule
+from pushdown_spark.output.files.layout import unescape_name
 from pushdown_spark.runtime.file_systems.base_files import Files, is_hidden
 
 _TABLE_LOGS = (("Delta", "_delta_log"), ("Hudi", ".hoodie"), ("Iceberg", "metadata/*.metadata.json"))
@@ -47,7 +47,7 @@ def partition_keys(files: Files, directory: str) -> list[str] | None:
         inner = next((name for name in names if "=" in name and files.is_directory(f"{directory}/{name}")), None)
         if inner is None:
             return keys
-        keys.append(unquote(inner.partition("=")[0]))
+        keys.append(unescape_name(inner.partition("=")[0]))
         directory = f"{directory}/{inner}"
     return keys or None
 

@@ -11,13 +11,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
-from urllib.parse import unquote
 
 from pydantic import JsonValue
 from pyspark.sql import types as t
 
 from pushdown_spark.errors import MissingPathError
 from pushdown_spark.expressions.session_settings import is_enabled
+from pushdown_spark.output.files.layout import unescape_name
 from pushdown_spark.projection.paths import quote_name
 from pushdown_spark.relations.stores.listing import decode_uri
 from pushdown_spark.runtime.jvm_gateway import (
@@ -209,7 +209,7 @@ def partition_spec(directory: str) -> dict[str, str]:
     {'day': '2026-01-01', 'name': 'a/b'}
     """
     steps = (step.partition("=") for step in directory.split("/"))
-    return {unquote(key): unquote(value) for key, _, value in steps}
+    return {unescape_name(key): unescape_name(value) for key, _, value in steps}
 
 
 def property_text(values: Mapping[str, str]) -> str:

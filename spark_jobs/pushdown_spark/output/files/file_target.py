@@ -6,13 +6,13 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
-from urllib.parse import unquote
 
 from pyspark.sql import types as t
 
 from pushdown_spark.contract import OutputMode, OutputSpec, OutputSummary
 from pushdown_spark.errors import BadSpecError, UnwritableValueError
 from pushdown_spark.output.files.journal import CatalogChange
+from pushdown_spark.output.files.layout import unescape_name
 from pushdown_spark.output.target_checks import partition_keys
 from pushdown_spark.runtime.file_systems.base_files import Files, is_hidden
 
@@ -147,7 +147,7 @@ class DirectoryTarget(FileTarget):
 
     def _partition_value(self, name: str) -> str:
         """Return the name of a directory in the spelling that all directories with the same value share."""
-        key, _, value = map(unquote, name.partition("="))
+        key, _, value = map(unescape_name, name.partition("="))
         if key.lower() in self._integers and _INTEGER.fullmatch(value):
             value = str(int(value))
         return f"{key}={value}"

@@ -20,6 +20,7 @@ RUN is a hash of the key of the logical run. It is the same for all attempts of 
 from __future__ import annotations
 
 import hashlib
+import re
 import uuid
 from dataclasses import dataclass
 
@@ -31,6 +32,7 @@ RECORDS_OF_ALL_RUNS = f".*{_RECORD}"
 """Glob pattern in the hidden directory. Spark reads files of this directory for a pattern like `/lake/*`, but not those
 whose names begin with a dot."""
 _OTHERS = ".others"
+_ESCAPED = re.compile("%([0-9A-Fa-f]{2})")
 
 
 @dataclass(frozen=True)
@@ -90,6 +92,15 @@ class OutputPaths:
     def partition_of(self, staged: str) -> str:
         """Return the directory of a staged file, relative to the directory of the rows; empty without partitions."""
         return self.below_rows(staged).rpartition("/")[0].strip("/")
+
+
+def unescape_name(name: str) -> str:
+    """Return the column or the value that Spark reads from its part of the name of a partition's directory.
+
+    >>> unescape_name("a%2Fb"), unescape_name("%C3%A9"), unescape_name("100%")
+    ('a/b', 'Ã©', '100%')
+    """
+    return _ESCAPED.sub(lambda match: chr(int(match[1], 16)), name)
 
 
 def others_path(claim: str) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
-from urllib.parse import unquote
 
 from pushdown_spark.contract import MAX_PARTITIONS, OutputMode, OutputSpec, OutputSummary
 from pushdown_spark.errors import (
@@ -24,7 +23,7 @@ from pushdown_spark.output.files.commit_log import PATIENCE_SECONDS, CommitLog
 from pushdown_spark.output.files.commit_record import CommitRecord
 from pushdown_spark.output.files.file_target import OVERWRITE_OPTION, DirectoryTarget, FileTarget
 from pushdown_spark.output.files.journal import Journal
-from pushdown_spark.output.files.layout import CLAIM, OutputPaths
+from pushdown_spark.output.files.layout import CLAIM, OutputPaths, unescape_name
 from pushdown_spark.output.files.moves import MovePlanner, partitions_of, staged_files
 from pushdown_spark.output.source_guard import OutputGuard, ReadPath, SourceGuard
 from pushdown_spark.output.stored_rows import with_stored_partitions
@@ -308,7 +307,7 @@ class FileOutput(Output):
     def _check_spelling(self, partitions: list[str]) -> None:
         if partitions:
             self._check_partition_columns(
-                [unquote(step.partition("=")[0]) for step in partitions[0].split("/") if step]
+                [unescape_name(step.partition("=")[0]) for step in partitions[0].split("/") if step]
             )
 
     def _summarize(self, staged: list[FileEntry], partitions: list[str]) -> OutputSummary:

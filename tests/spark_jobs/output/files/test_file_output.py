@@ -173,15 +173,16 @@ def test_overwrite_partitions_replaces_only_written_partitions(
 def test_overwrite_partitions_replaces_directories_that_other_programs_have_named(
     spark: SparkSession, target: Path, writer: Callable[..., FileOutput]
 ) -> None:
-    kept = ["n=2/k=a b", "n=1/k=A b", "n=1x/k=a b", "n=1/k=01"]
+    # Spark reads the last one as two characters, but other programs as one.
+    kept = ["n=2/k=a b", "n=1/k=A b", "n=1x/k=a b", "n=1/k=01", "n=1/k=%C3%A9"]
     for name in ("n=01/k=a%20b", "n=1/k=a%20b", "n=1/k=a b", *kept):
         (target / name).mkdir(parents=True)
         (target / name / "old.json").write_text('{"id": 0}')
     output = writer(OutputMode.OVERWRITE_PARTITIONS, partition_by=["n", "k"])
-    write(output, spark.sql("SELECT 1 AS id, 1 AS n, 'a b' AS k UNION ALL SELECT 2, 1, '1'"))
+    write(output, spark.sql("SELECT 1 AS id, 1 AS n, explode(array('a b', '1', 'é')) AS k"))
     found = {str(path.parent.relative_to(target)): path.name for path in target.rglob("*.json")}
     assert {name for name, file in found.items() if file == "old.json"} == set(kept)
-    assert sorted(found.keys() - set(kept)) == ["n=1/k=1", "n=1/k=a b"]
+    assert sorted(found.keys() - set(kept)) == ["n=1/k=1", "n=1/k=a b", "n=1/k=é"]
 
 
 @pytest.mark.parametrize("by_option", [True, False])
@@ -271,7 +272,7 @@ def test_partition_columns_with_a_leading_underscore_are_committed_once(
     assert sorted(path.name for path in target.glob("_x=*/t=*")) == ["t=__HIVE_DEFAULT_PARTITION__"] * 2
 
 
-@pytest.mark.parametrize("name", ["._COPYING_", ".x", "_x", "x y", "__HIVE_DEFAULT_PARTITION__", "..", "a/b", "a%2F", "="])
+@pytest.mark.parametrize("name", ["._COPYING_", ".x", "_x", "x y", "__HIVE_DEFAULT_PARTITION__", "..", "a/b", "a%2F"])
 @pytest.mark.parametrize("is_value", [False, True])
 def test_rows_of_partitions_are_read_back_or_refused(
     spark: SparkSession, target: Path, frame: Frame, writer: Callable[..., FileOutput], name: str, is_value: bool
