@@ -28,7 +28,7 @@ from pushdown_spark.runtime.file_systems.file_paths import canonical_path, follo
 from pushdown_spark.runtime.file_systems.local_files import LocalFiles
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 
 _LISTING = "binaryFile"
 """Spark's source that lists files without reading them."""
@@ -68,6 +68,10 @@ class ConnectFileOutput(FileOutput):
                     f"{self.paths.rows}; write to a directory that both have mounted under the same path"
                 )
             time.sleep(_PAUSE_SECONDS)
+
+    def _save(self, writer: DataFrameWriter) -> None:
+        """Write the files of the staging directory. The wait of `stage` replaces their number."""
+        writer.save(self.paths.rows)
 
 
 class _ReadFilesGuard:

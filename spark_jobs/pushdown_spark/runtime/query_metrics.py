@@ -18,6 +18,7 @@ from pushdown_spark.runtime.executed_plan import ROW_METRIC, PlanGraph, PlanNode
 from pushdown_spark.runtime.jvm_gateway import class_name, elements, scala_value
 from pushdown_spark.runtime.spark_internals import java_context, java_session, optimized_plan, wait_for_events
 
+_FILE_METRIC = "number of written files"
 _ALWAYS_TRUE = "monotonically_increasing_id() >= 0 OR concat('{}', monotonically_increasing_id()) = ''"
 """A condition that every row meets. The OR keeps Spark from evaluating the marker string for each row."""
 
@@ -45,6 +46,17 @@ class QueryWatch:
                 break
             new.append(query)
         return new[::-1]
+
+    def written_files(self) -> int | None:
+        """Return the number of files that the tasks of the newest write have closed, or None if Spark has no count."""
+        for query in reversed(self.queries()):
+            metrics = cast("list[dict[str, str | int]]", scala_value(self._spark, query.metrics()))
+            values = cast("dict[str, str]", scala_value(self._spark, self.store.executionMetrics(query_number(query))))
+            # Each version of an adaptive plan has the metric, and the last one has a value.
+            numbers = (str(metric["accumulatorId"]) for metric in metrics if metric["name"] == _FILE_METRIC)
+            if counts := [int(values[number].replace(",", "")) for number in numbers if number in values]:
+                return max(counts)
+        return None
 
     def plan(self, query: JavaObject) -> list[PlanNode]:
         """Return the roots of the final plan of a query."""

@@ -12,6 +12,7 @@ from pushdown_spark.errors import (
     OutputConflictError,
     OutputExistsError,
     OutputTakenError,
+    PushdownError,
     UnknownColumnError,
 )
 from pushdown_spark.expressions.session_settings import session_name_rule
@@ -31,9 +32,10 @@ from pushdown_spark.output.target_checks import check_no_table
 from pushdown_spark.runtime.file_systems.base_files import FileEntry, Files
 from pushdown_spark.runtime.file_systems.file_paths import followed_path
 from pushdown_spark.runtime.file_systems.hadoop_files import HadoopFiles, open_files
+from pushdown_spark.runtime.query_metrics import QueryWatch
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 
 _UNWRITABLE = frozenset({errno.EACCES, errno.EEXIST, errno.ENOTDIR, errno.EPERM, errno.EROFS})
 """Errors for a directory in which the job cannot create files."""
@@ -67,6 +69,8 @@ class FileOutput(Output):
         self._record = record
         self._frame: DataFrame | None = None
         self._observer: RowObserver | None = None
+        self._written_files: int | None = None
+        """The number of files that the tasks have written, or None if it is not known."""
 
     @property
     def name(self) -> str:
@@ -148,7 +152,13 @@ class FileOutput(Output):
         writer = frame.write.format(self._format).mode("overwrite").options(**options)
         if self._spec.partition_by:
             writer = writer.partitionBy(*map(self._spelling, self._spec.partition_by))
+        self._written_files = self._save(writer)
+
+    def _save(self, writer: DataFrameWriter) -> int | None:
+        """Write the files of the staging directory. Return their number, or None if Spark does not report it."""
+        watch = QueryWatch(self._spark)
         writer.save(self.paths.rows)
+        return watch.written_files()
 
     def check(self) -> None:
         """Evaluate the checks on the staged rows. Raises CheckFailedError, which names all failed checks."""
@@ -169,6 +179,7 @@ class FileOutput(Output):
             exists = self._check_existing()
             if self._mode is not OutputMode.IGNORE or not exists:
                 staged = staged_files(self._files, self.paths)
+                self._require_written_files(len(staged))
                 partitions = partitions_of(staged, self.paths)
                 self._target.check_partitions(partitions)
                 emptied = self._target.emptied_partitions(partitions)
@@ -182,6 +193,18 @@ class FileOutput(Output):
                 self.summary = summary
                 self._write_record(names, summary, is_complete=True)
         self.abort()
+
+    def _require_written_files(self, staged: int) -> None:
+        """Raise PushdownError if this process does not see all files that the tasks have written.
+
+        An executor on another machine writes to its own disk if the machines do not share the path. Spark's commit of
+        the write does not notice that.
+        """
+        if self._written_files is not None and staged < self._written_files:
+            raise PushdownError(
+                f"output: Spark's tasks wrote {self._written_files} files to {self.paths.rows}, but the driver sees "
+                f"{staged}, so the output is unchanged; write to a path that all machines of the cluster share"
+            )
 
     def _write_record(self, names: tuple[str, ...], summary: OutputSummary, *, is_complete: bool) -> None:
         if self._record is not None:

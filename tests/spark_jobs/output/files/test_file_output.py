@@ -22,6 +22,7 @@ from pushdown_spark.errors import (
     OutputConflictError,
     OutputExistsError,
     OutputTakenError,
+    PushdownError,
     UnknownColumnError,
     UnwritableValueError,
 )
@@ -364,6 +365,22 @@ def test_failed_write_keeps_the_output(
     with pytest.raises(Exception, match="broken"), again.transaction():
         again.stage(failing)
     assert ids(spark, target) == [1]
+    assert siblings(target) == [target.name]
+
+
+@pytest.mark.parametrize("mode", [OutputMode.OVERWRITE, OutputMode.OVERWRITE_PARTITIONS, OutputMode.APPEND])
+def test_files_that_the_driver_does_not_see_keep_the_output(
+    spark: SparkSession, target: Path, frame: Frame, writer: Callable[..., FileOutput], mode: OutputMode
+) -> None:
+    """An executor on another machine may have written them to its own disk."""
+    write(writer(mode, "run 1"), frame(1, 2))
+    output = writer(mode, "run 2")
+    assert output.prepare()
+    output.stage(frame(3, 4))
+    next(Path(output.paths.rows.removeprefix("file:")).rglob("part-*.json")).unlink()
+    with pytest.raises(PushdownError, match=r"wrote 2 files to .*, but the driver sees 1"), output.transaction():
+        pass
+    assert ids(spark, target) == [1, 2]
     assert siblings(target) == [target.name]
 
 
