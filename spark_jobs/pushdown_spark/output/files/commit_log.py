@@ -28,7 +28,7 @@ from typing import Protocol
 from py4j.protocol import Py4JError
 
 from pushdown_spark.errors import BadSpecError, OutputTakenError
-from pushdown_spark.output.files.journal import CatalogChange, Journal, JournalReplay, fence, has_files
+from pushdown_spark.output.files.journal import CatalogChange, Journal, JournalReplay, fence, has_files, hold_signals
 from pushdown_spark.output.files.layout import CLAIMS_OF_ALL_RUNS, LOCK, OutputPaths, others_path
 from pushdown_spark.runtime.exception_chain import root_message
 from pushdown_spark.runtime.file_systems.base_files import DRAFT, Files
@@ -156,7 +156,8 @@ class CommitLog:
 
     def _update_catalog(self, journal: Journal) -> None:
         if journal.change is not None:
-            self._catalog.update(journal.change)
+            with hold_signals():
+                self._catalog.update(journal.change)
 
     def _complete(self, journal: Journal, path: str) -> None:
         """Complete a commit after its last move: notify the other attempts, and delete the replaced files."""

@@ -14,7 +14,10 @@ takes several steps and would look like moves that were not made.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import takewhile
 
@@ -87,7 +90,8 @@ class JournalReplay:
             if move.is_inward:
                 self.files.make_directory(move.output.rpartition("/")[0])
             source, target = self._ends(move)
-            self.files.rename(source, target)
+            with hold_signals():
+                self.files.rename(source, target)
         self.record_end()
 
     def record_end(self) -> None:
@@ -129,6 +133,30 @@ class JournalReplay:
         """Return source and target."""
         hidden = self.journal.hidden_path(move)
         return (hidden, move.output) if move.is_inward else (move.output, hidden)
+
+
+@contextmanager
+def hold_signals() -> Iterator[None]:
+    """Hold back the signals that end a job until the end of the block.
+
+    The JVM does not end a call that Python no longer waits for. A move that goes on while it is undone would mix old
+    and new rows.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        # Handlers run in the main thread only.
+        yield
+        return
+    received: list[int] = []
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    for held in handlers:
+        signal.signal(held, lambda number, _frame: received.append(number))
+    try:
+        yield
+    finally:
+        for held, handler in handlers.items():
+            signal.signal(held, handler)
+        for number in received:
+            signal.raise_signal(number)
 
 
 def fence(files: Files, journal: Journal, number: int) -> Journal:

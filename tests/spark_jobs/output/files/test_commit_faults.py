@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from interrupted_files import (
@@ -30,6 +34,8 @@ from pyspark.sql import SparkSession
 
 from pushdown_spark.contract import OutputMode
 from pushdown_spark.errors import OutputTakenError, PushdownError
+from pushdown_spark.output.files.journal import Journal, JournalReplay, Move
+from pushdown_spark.runtime.file_systems.hadoop_files import HadoopFiles
 
 OLD = {"day=1": "old 1", "day=2": "old 2", "day=3": "old 3"}
 NEW = {"day=0": "new 0", "day=2": "new 2", "day=3": "new 3", "day=4": "new 4"}
@@ -192,6 +198,49 @@ def test_lost_staged_rows_keep_the_old_rows(
         on_disk = {path.read_text() for place in places for path in place.rglob("part-*")}
         replaced = {old for day, old in OLD.items() if tree(target).get(day) == expected(mode, OLD, NEW).get(day)}
         assert on_disk | replaced >= set(OLD.values()), f"killed before operation {number}"
+
+
+@pytest.fixture
+def other_device(tmp_path: Path) -> Iterator[Path]:
+    """A directory from which Hadoop's local file system copies files instead of renaming them."""
+    memory = Path("/dev/shm")
+    if not memory.is_dir() or memory.stat().st_dev == tmp_path.stat().st_dev:
+        pytest.skip("there is one device")
+    with TemporaryDirectory(dir=memory) as directory:
+        yield Path(directory)
+
+
+def test_a_signal_waits_for_the_end_of_a_move(spark: SparkSession, tmp_path: Path, other_device: Path) -> None:
+    """The JVM copies the file, also when Python no longer waits for it."""
+    staged, moved = other_device / "part-0", tmp_path / "out" / "part-0"
+    os.mkfifo(staged)
+    rows, aside = f"file:{other_device}", f"file:{tmp_path}/aside"
+    move = Move(hidden=staged.name, output=f"file:{moved}", is_inward=True)
+    journal = Journal(run="run", writer="run", rows=rows, aside=aside, moves=(move,), partitions=())
+    replay = JournalReplay(HadoopFiles(spark, moves_directories=True), journal, f"file:{tmp_path}/progress")
+
+    def interrupt() -> None:
+        with staged.open("w") as pipe:
+            # The pipe is open: the JVM has begun to copy, and waits for the rows.
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(0.5)
+            pipe.write("rows")
+
+    def stop(_number: int, _frame: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, stop)
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            replay.make(lambda: None)
+        assert moved.read_text() == "rows"
+    finally:
+        thread.join()
+        signal.signal(signal.SIGTERM, before)
+    replay.undo()
+    assert (staged.read_text(), moved.exists()) == ("rows", False)
 
 
 @pytest.mark.parametrize("times", [2, 3, 5])
