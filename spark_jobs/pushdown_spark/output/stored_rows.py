@@ -64,7 +64,8 @@ def with_stored_partitions(rows: DataFrame, partition_by: Iterable[str]) -> Data
     """Return rows with the values of partition columns that Spark and Delta read from the names of directories.
 
     NULL and empty strings share a directory, and become NULL. A timestamp is local time there. The plan raises
-    UnwritableValueError for one that the end of daylight saving time makes ambiguous, because its hour would change.
+    UnwritableValueError for one that the end of daylight saving time makes ambiguous, because its hour would change,
+    and for bytes that are not UTF-8, because Java replaces them in the name.
     """
     key = session_name_rule(rows.sparkSession).key
     names = set(map(key, partition_by))
@@ -73,18 +74,23 @@ def with_stored_partitions(rows: DataFrame, partition_by: Iterable[str]) -> Data
         if key(field.name) not in names:
             continue
         if isinstance(field.dataType, t.StringType | t.BinaryType):
-            is_stored = (f.length(column) > 0) & (column.cast("string") != NULL_PARTITION)
-            rows = rows.withColumn(field.name, f.when(is_stored, column))
+            text = column.cast("string")
+            is_stored = (f.length(column) > 0) & (text != NULL_PARTITION)
+            problem = "has bytes that are not UTF-8; convert the column with hex or base64 in the query"
+            exact = _require(f.is_valid_utf8(text), field, problem)
+            rows = rows.withColumn(field.name, f.when(is_stored, exact))
         elif isinstance(field.dataType, t.TimestampType):
-            rows = rows.withColumn(field.name, _unambiguous_time(column, field.name))
+            problem = (
+                "has a time that occurs twice at the end of daylight saving time. Its directory is named by local "
+                "time; set spark.sql.session.timeZone to UTC, or cast the column in the query"
+            )
+            is_same = column.isNull() | (column.cast("string").cast("timestamp") == column)
+            rows = rows.withColumn(field.name, _require(is_same, field, problem))
     return rows
 
 
-def _unambiguous_time(column: Column, name: str) -> Column:
-    problem = (
-        f"partition column {name} has a time that occurs twice at the end of daylight saving time. Its directory is "
-        "named by local time; set spark.sql.session.timeZone to UTC, or cast the column in the query"
-    )
-    error = f.raise_error(f.lit(UnwritableValueError.plan_message(problem))).cast("timestamp")
-    is_same = column.isNull() | (column.cast("string").cast("timestamp") == column)
-    return f.when(is_same, column).otherwise(error)
+def _require(condition: Column, field: t.StructField, problem: str) -> Column:
+    """Return a column whose plan raises UnwritableValueError where a condition is not true."""
+    message = UnwritableValueError.plan_message(f"partition column {field.name} {problem}")
+    error = f.raise_error(f.lit(message)).cast(field.dataType)
+    return f.when(condition, f.col(quote_name(field.name))).otherwise(error)

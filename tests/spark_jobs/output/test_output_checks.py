@@ -153,6 +153,21 @@ def test_timestamps_that_occur_twice_cannot_name_a_partition(
     assert [row.id for row in spark.read.parquet(str(tmp_path / "out")).collect()] == [1]
 
 
+@pytest.mark.parametrize("kind", ["binary", "string"])
+def test_bytes_that_are_not_utf_8_cannot_name_a_partition(
+    spark: SparkSession, tmp_path: Path, output: Callable[..., FileOutput], kind: str
+) -> None:
+    values = f"SELECT id, CAST(t AS {kind}) AS t FROM VALUES (1, X'C3A9'), (2, NULL), (3, X'') AS rows (id, t)"
+    write(output({}, partition_by=("t",)), spark.sql(values))
+    with pytest.raises(PySparkException) as raised:
+        write(output({}, partition_by=("t",)), spark.sql(values.replace("A9", "")))
+    error = classify(raised.value)
+    assert error.code is ErrorCode.CHECK_FAILED
+    assert error.message.startswith("partition column t has bytes that are not UTF-8")
+    stored = spark.read.parquet(str(tmp_path / "out")).select("id", "t").collect()
+    assert sorted(map(tuple, stored)) == [(1, "é"), (2, None), (3, None)]
+
+
 @pytest.mark.parametrize("name", ["a[1]", "{a,b}", "a*", "a?", "a b%20"])
 def test_unique_check_reads_an_output_with_glob_characters(
     spark: SparkSession, rows: DataFrame, tmp_path: Path, output: Callable[..., FileOutput], name: str
