@@ -42,7 +42,7 @@ def run(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("module", ["test_catalog_output.py", "test_catalog_faults.py", "test_sources_survive.py"])
+@pytest.mark.parametrize("module", ["test_catalog_output.py", "test_catalog_faults.py", "../test_sources_survive.py"])
 def test_the_tests_of_tables_pass_with_a_hive_metastore(tmp_path: Path, module: str) -> None:
     done = run(tmp_path, str(HERE / module))
     assert done.returncode == 0, done.stdout[-20_000:]
