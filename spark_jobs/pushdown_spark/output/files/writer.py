@@ -17,7 +17,7 @@ from pushdown_spark.errors import (
 )
 from pushdown_spark.expressions.session_settings import session_name_rule
 from pushdown_spark.formats.avro.spark_source import spark_format
-from pushdown_spark.local_paths import escape_glob
+from pushdown_spark.local_paths import escape_glob, is_local
 from pushdown_spark.output.base_output import Output, column_types
 from pushdown_spark.output.checks import RowObserver, check_rows, raise_failures, require_columns
 from pushdown_spark.output.files.commit_log import PATIENCE_SECONDS, CommitLog
@@ -369,6 +369,11 @@ def open_output(
     parent, name = hadoop.split(path)
     if not name:
         raise BadSpecError(f"output: {output.path!r} is the root of a file system; give a directory in it")
+    if not is_local(path) and ":" in path.partition("://")[2].partition("/")[2]:
+        raise BadSpecError(
+            f"output: Hadoop cannot list directories with a colon in their names, such as {output.path!r}; use another "
+            "name, for example with {{ ts_nodash }} instead of {{ ts }}"
+        )
     paths = OutputPaths.of(parent, name, run_key)
     files = files or open_files(spark, path)
     record = None if generation is None else CommitRecord.of(files, paths, generation, output.mode)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -395,21 +394,6 @@ def test_staging_twice_writes_the_second_dataframe(
     assert ids(spark, target) == [3]
 
 
-def test_failed_overwrite_restores_the_output(
-    spark: SparkSession, target: Path, frame: Frame, writer: Callable[..., FileOutput]
-) -> None:
-    write(writer(OutputMode.OVERWRITE), frame(1))
-    again = writer(OutputMode.OVERWRITE, "run 2")
-    assert again.prepare()
-    again.stage(frame(2))
-    (staged,) = (path for path in target.parent.glob(".*.pushdown/staging-*/*") if path.is_dir())
-    shutil.rmtree(staged)
-    with pytest.raises((OSError, Py4JJavaError)), again.transaction():
-        pass
-    assert ids(spark, target) == [1]
-    assert siblings(target) == [target.name]
-
-
 def test_failed_append_adds_nothing(
     spark: SparkSession, target: Path, frame: Frame, writer: Callable[..., FileOutput]
 ) -> None:
@@ -448,6 +432,12 @@ def test_earlier_attempt_cannot_commit(
 def test_root_of_a_file_system_raises(spark: SparkSession, path: str) -> None:
     with pytest.raises(BadSpecError, match="is the root of a file system"):
         open_output(spark, OutputSpec(path=path), "run")
+
+
+@pytest.mark.parametrize("path", ["hdfs://127.0.0.1:8020/lake/2026-01-01T00:00:00", "hdfs://127.0.0.1:8020/a:b/out"])
+def test_a_colon_in_a_store_of_hadoop_raises(writer: Callable[..., FileOutput], path: str) -> None:
+    with pytest.raises(BadSpecError, match="output: Hadoop cannot list directories with a colon in their names"):
+        writer(OutputMode.APPEND, path=path)
 
 
 def test_file_in_place_of_the_parent_directory_raises(spark: SparkSession, tmp_path: Path) -> None:
