@@ -27,43 +27,25 @@ class AvroCosts:
     """CPU seconds, measured in a warm JVM over tables of 4 to 120 columns. Only their ratios matter for the choice."""
 
     # The pushdown reader
-    fixed: float = 0.25
-    """Planning, and starting Python."""
-    load: float = 0.05
-    """Loading machine code into a worker."""
-    load_bytes: float = 5e6
-    """The bytes that a worker decodes in that time without machine code."""
-    decompress: float = 0.6e-9
-    """A decompressed byte."""
-    inflate: float = 0.8e-9
-    """A decompressed byte of the codec deflate, in addition."""
-    search: float = 0.2e-9
-    """Searching a byte."""
-    decode: float = 10e-9
-    """A decoded record."""
-    decode_value: float = 5e-9
-    """A stored value of a decoded record."""
-    row: float = 5e-9
-    """A matching record."""
-    value: float = 60e-9
-    """A column of a matching record."""
+    fixed: float = 0.25  # planning, and starting Python
+    load: float = 0.05  # loading machine code into a worker
+    load_bytes: float = 5e6  # the bytes that a worker decodes in that time without machine code
+    decompress: float = 0.6e-9  # a decompressed byte
+    inflate: float = 0.8e-9  # a decompressed byte of the codec deflate, in addition
+    search: float = 0.2e-9  # searching a byte
+    decode: float = 10e-9  # a decoded record
+    decode_value: float = 5e-9  # a stored value of a decoded record
+    row: float = 5e-9  # a matching record
+    value: float = 60e-9  # a column of a matching record
     # Spark's reader, which decodes every record completely
-    spark_fixed: float = 0.05
-    """A query."""
-    spark_file: float = 1e-3
-    """A file."""
-    spark_byte: float = 0.3e-9
-    """A decompressed byte."""
-    spark_inflate: float = 3.5e-9
-    """As `inflate`."""
-    spark_row: float = 40e-9
-    """A record."""
-    spark_stored_value: float = 21e-9
-    """A stored value of a record."""
-    spark_matching_row: float = 20e-9
-    """A matching record."""
-    spark_value: float = 26e-9
-    """A column of a matching record."""
+    spark_fixed: float = 0.05  # a query
+    spark_file: float = 1e-3  # a file
+    spark_byte: float = 0.3e-9  # a decompressed byte
+    spark_inflate: float = 3.5e-9  # as `inflate`
+    spark_row: float = 40e-9  # a record
+    spark_stored_value: float = 21e-9  # a stored value of a record
+    spark_matching_row: float = 20e-9  # a matching record
+    spark_value: float = 26e-9  # a column of a matching record
 
 
 _COSTS = AvroCosts()

@@ -27,37 +27,22 @@ class OrcCosts:
     """CPU seconds, measured over TPC-H lineitem and tables of 4 to 120 columns. Only their ratios matter."""
 
     # The pushdown reader
-    fixed: float = 0.14
-    """A query, with the start of Python."""
-    file: float = 1.2e-3
-    """Opening a file."""
-    search: float = 12e-9
-    """Reading a value of a filter column and evaluating the filter."""
-    lists: float = 25e-9
-    """The same for a list of values, in addition."""
-    group: float = 1.0e-3
-    """Reading a column of one row group with matching rows."""
-    decode: float = 36e-9
-    """A value of consecutive row groups."""
-    row: float = 60e-9
-    """A value of a matching row, passed to Spark."""
+    fixed: float = 0.14  # a query, with the start of Python
+    file: float = 1.2e-3  # opening a file
+    search: float = 12e-9  # reading a value of a filter column and evaluating the filter
+    lists: float = 25e-9  # the same for a list of values, in addition
+    group: float = 1.0e-3  # reading a column of one row group with matching rows
+    decode: float = 36e-9  # a value of consecutive row groups
+    row: float = 60e-9  # a value of a matching row, passed to Spark
     # Spark's reader
-    spark_fixed: float = 0.055
-    """A query."""
-    spark_file: float = 2.6e-3
-    """Opening a file."""
-    spark_column: float = 0.4e-3
-    """Opening a column of a file."""
-    spark_search: float = 20e-9
-    """As `search`."""
-    spark_step: float = 10e-9
-    """Each halving of a list of values."""
-    spark_group: float = 0.8e-3
-    """As `group`."""
-    spark_skip: float = 20e-9
-    """A value of consecutive row groups with few matching rows."""
-    spark: float = 28e-9
-    """A decoded value."""
+    spark_fixed: float = 0.055  # a query
+    spark_file: float = 2.6e-3  # opening a file
+    spark_column: float = 0.4e-3  # opening a column of a file
+    spark_search: float = 20e-9  # as `search`
+    spark_step: float = 10e-9  # each halving of a list of values
+    spark_group: float = 0.8e-3  # as `group`
+    spark_skip: float = 20e-9  # a value of consecutive row groups with few matching rows
+    spark: float = 28e-9  # a decoded value
 
 
 _COSTS = OrcCosts()

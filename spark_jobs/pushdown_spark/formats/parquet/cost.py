@@ -37,19 +37,13 @@ class ParquetCosts:
     """CPU seconds, measured in a warm JVM over tables of 4 to 61 columns. Only their ratios matter for the choice."""
 
     # The pushdown reader
-    fixed: float = 0.25
-    """Planning, and starting Python."""
-    search: float = 15e-9
-    """Decoding a value of a filter column and evaluating the filter."""
-    page: float = 5e-9
-    """Skipping a value of another leaf column in a page with a matching row."""
-    row: float = 60e-9
-    """A value of a leaf column of a matching row, passed to Spark."""
+    fixed: float = 0.25  # planning, and starting Python
+    search: float = 15e-9  # decoding a value of a filter column and evaluating the filter
+    page: float = 5e-9  # skipping a value of another leaf column in a page with a matching row
+    row: float = 60e-9  # a value of a leaf column of a matching row, passed to Spark
     # Spark's reader
-    spark_fixed: float = 0.05
-    """A query."""
-    spark: float = 20e-9
-    """A value of a leaf column in a page that is not pruned."""
+    spark_fixed: float = 0.05  # a query
+    spark: float = 20e-9  # a value of a leaf column in a page that is not pruned
 
 
 _COSTS = ParquetCosts()

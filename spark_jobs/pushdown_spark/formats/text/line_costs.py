@@ -24,34 +24,20 @@ class LineCosts:
     Only their ratios matter.
     """
 
-    line: float
-    """Reading a line, in Spark's reader and in Spark's text source."""
-    line_byte: float
-    """Reading a byte of a line, in both."""
-    parse_byte: float
-    """Parsing a byte."""
-    value: float
-    """Parsing a value that the query needs."""
-    other_value: float
-    """Parsing a value that the query does not need."""
-    quoted_value: float
-    """Parsing a quoted value of CSV, in addition."""
-    search_byte: float
-    """Reading and searching a byte in workers."""
-    hit: float
-    """A match of the byte pattern that makes no candidate line."""
-    candidate: float
-    """Passing a candidate line from a worker to Spark."""
-    candidate_byte: float
-    """Passing a byte of a candidate line."""
-    string_byte: float
-    """Searching a byte for one string in the JVM."""
-    jvm_candidate: float
-    """Checking a candidate line in the JVM, which takes longer than in workers."""
-    jvm_candidate_byte: float
-    """Checking a byte of a candidate line in the JVM."""
-    cold: float
-    """How much longer Spark's reader takes in a JVM that has just started."""
+    line: float  # reading a line, in Spark's reader and in Spark's text source
+    line_byte: float  # reading a byte of a line, in both
+    parse_byte: float  # parsing a byte
+    value: float  # parsing a value that the query needs
+    other_value: float  # parsing a value that the query does not need
+    quoted_value: float  # parsing a quoted value of CSV, in addition
+    search_byte: float  # reading and searching a byte in workers
+    hit: float  # a match of the byte pattern that makes no candidate line
+    candidate: float  # passing a candidate line from a worker to Spark
+    candidate_byte: float  # passing a byte of a candidate line
+    string_byte: float  # searching a byte for one string in the JVM
+    jvm_candidate: float  # checking a candidate line in the JVM, which takes longer than in workers
+    jvm_candidate_byte: float  # checking a byte of a candidate line in the JVM
+    cold: float  # how much longer Spark's reader takes in a JVM that has just started
 
 
 _COSTS = {
