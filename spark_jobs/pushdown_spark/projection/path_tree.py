@@ -4,32 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import takewhile
 
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
 from pushdown_spark.expressions.names import ANY_CASE, NameRule
 from pushdown_spark.projection.paths import ColumnPath, Elements, Entry, Group, Member, Step, render_steps
 
-Selector = Elements | Entry
-"""A selection in one dimension of a column: positions of an array, or keys of a map."""
-
 
 @dataclass(frozen=True)
 class ProjectionNode:
     """The required parts of one column or struct member.
 
-    `members` are the required members, or an empty tuple for all. `selectors` has an entry for each array or map
-    dimension of which only some elements are required.
+    `members` are the required members, or an empty tuple for all. An array or a map has the members of its structs.
     """
 
     name: str
     members: tuple[ProjectionNode, ...] = ()
-    selectors: tuple[Selector, ...] = ()
 
     def __str__(self) -> str:
-        steps: list[Step] = [Member(self.name), *self.selectors]
-        text = render_steps(steps)
+        text = render_steps([Member(self.name)])
         return f"{text}({', '.join(map(str, self.members))})" if self.members else text
 
 
@@ -39,11 +32,6 @@ class ProjectionTree:
 
     nodes: tuple[ProjectionNode, ...]
     name_rule: NameRule = ANY_CASE
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The names of the top-level columns."""
-        return tuple(node.name for node in self.nodes)
 
     def __str__(self) -> str:
         return ", ".join(map(str, self.nodes))
@@ -66,10 +54,7 @@ class ProjectionTree:
 
     def _union(self, left: ProjectionNode, right: ProjectionNode) -> ProjectionNode:
         both_narrow = bool(left.members and right.members)
-        members = self._merge_nodes([*left.members, *right.members]) if both_narrow else ()
-        united = (_unite(one, other) for one, other in zip(left.selectors, right.selectors, strict=False))
-        selectors = tuple(both for both in takewhile(lambda both: both is not None, united) if both is not None)
-        return ProjectionNode(left.name, members, selectors)
+        return ProjectionNode(left.name, self._merge_nodes([*left.members, *right.members]) if both_narrow else ())
 
     def _prune_struct(self, schema: StructType, nodes: Sequence[ProjectionNode]) -> StructType:
         fields = []
@@ -99,30 +84,15 @@ class ProjectionTree:
 def merge_paths(paths: Iterable[ColumnPath], *, name_rule: NameRule = ANY_CASE) -> ProjectionTree:
     """Merge paths without wildcards into a tree.
 
-    A path to a whole column includes all paths into it. Array positions and map keys of the same dimension are united.
+    A path to a whole column includes all paths into it. Positions of arrays and keys of maps do not matter.
     """
     return ProjectionTree((), name_rule).merge(ProjectionTree(tuple(_node(path.steps) for path in paths)))
 
 
 def _node(steps: Sequence[Step]) -> ProjectionNode:
-    first, *rest = steps
+    first, *rest = (step for step in steps if not isinstance(step, Elements | Entry))
     assert isinstance(first, Member)
-    selectors: list[Selector] = []
-    while rest and isinstance(rest[0], Selector):
-        selectors.append(rest[0])
-        rest = rest[1:]
-    members: tuple[ProjectionNode, ...] = ()
-    if rest and isinstance(rest[0], Group):
-        members = tuple(_node(path.steps) for path in rest[0].members)
-    elif rest:
-        members = (_node(rest),)
-    return ProjectionNode(first.name, members, tuple(selectors))
-
-
-def _unite(left: Selector, right: Selector) -> Selector | None:
-    """Return the union of two selections; None if one has positions and the other keys, so that all is required."""
-    if isinstance(left, Elements) and isinstance(right, Elements):
-        return Elements(tuple(sorted({*left.positions, *right.positions})))
-    if isinstance(left, Entry) and isinstance(right, Entry):
-        return Entry(tuple(dict.fromkeys((*left.keys, *right.keys))))
-    return None
+    if not rest:
+        return ProjectionNode(first.name)
+    members = rest[0].members if isinstance(rest[0], Group) else [ColumnPath(tuple(rest))]
+    return ProjectionNode(first.name, tuple(_node(path.steps) for path in members))

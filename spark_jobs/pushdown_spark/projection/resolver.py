@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 
 from pyspark.sql.types import ArrayType, DataType, StringType, StructType
 
@@ -30,24 +29,14 @@ _MAX_FIELDS = 65_536
 """The limit of positions in that array. Higher positions are errors."""
 
 
-class ColumnKind(StrEnum):
-    """The origin of the values of an output column."""
-
-    TABLE = "table"
-    NULL = "null"
-    FILE = "file"
-    DIRECTORY = "directory"
-
-
 @dataclass(frozen=True)
 class OutputColumn:
-    """One column of the result: its name, its origin, and the Spark SQL that computes it.
+    """One column of the result: its name, its type, and the Spark SQL that computes it.
 
     `expression` refers to table columns and implicit columns of the DataFrame that it is selected from.
     """
 
     name: str
-    kind: ColumnKind
     expression: str
     data_type: DataType
 
@@ -116,7 +105,6 @@ class _Draft:
     """An output without its final name. `required` are the parts of the table that it needs."""
 
     path: ColumnPath
-    kind: ColumnKind
     value: PathExpression
     required: tuple[ColumnPath, ...] = ()
     implicit: str | None = None
@@ -198,16 +186,15 @@ class _Resolver:
 
     def _table(self, path: ColumnPath) -> _Draft:
         value = PathCompiler(self._context, path).compile()
-        return _Draft(path, ColumnKind.TABLE, value, (ColumnPath(value.steps),))
+        return _Draft(path, value, (ColumnPath(value.steps),))
 
     def _implicit(self, path: ColumnPath, column: ImplicitColumn) -> _Draft:
-        kind = ColumnKind.FILE if column.level is None else ColumnKind.DIRECTORY
         if column.level is not None and self._depth is not None and column.level >= self._depth():
             self._notes[f"{path.head} is null: no file lies {column.level + 1} directories deep"] = None
             null = f"CAST(NULL AS {sql_type(column.data_type)})"
-            return _Draft(path, ColumnKind.NULL, PathExpression(null, column.data_type, path.steps))
+            return _Draft(path, PathExpression(null, column.data_type, path.steps))
         value = PathExpression(quote_name(column.name), column.data_type, path.steps)
-        return _Draft(path, kind, value, implicit=column.name)
+        return _Draft(path, value, implicit=column.name)
 
     def _fields(self, path: ColumnPath) -> _Draft:
         """Return the fields of a line: all as an array, or some by position. Missing fields are null."""
@@ -222,7 +209,7 @@ class _Resolver:
             if selectors and len(fields) == 1
             else PathExpression(f"array({', '.join(fields)})", ArrayType(StringType(), True), path.steps)
         )
-        return _Draft(path, ColumnKind.TABLE if required else ColumnKind.NULL, value, required)
+        return _Draft(path, value, required)
 
     def _assign_names(self, drafts: Sequence[_Draft]) -> tuple[OutputColumn, ...]:
         """Name the outputs. Raises BadSpecError if two have one name."""
@@ -235,6 +222,6 @@ class _Resolver:
                     f"columns: {' and '.join(duplicates)} would both be named {name!r}; remove one of them, or use AS"
                 )
         return tuple(
-            OutputColumn(name, draft.kind, draft.value.expression, draft.value.data_type)
+            OutputColumn(name, draft.value.expression, draft.value.data_type)
             for name, draft in zip(names, drafts, strict=True)
         )

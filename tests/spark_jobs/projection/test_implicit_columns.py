@@ -19,7 +19,7 @@ from pushdown_spark.projection.implicit_columns import (
     ImplicitValue,
     implicit_catalog,
 )
-from pushdown_spark.projection.resolver import ColumnKind, resolve
+from pushdown_spark.projection.resolver import resolve
 
 METADATA = FileMetadata("/in/2026/shop-12.json", ("2026",), 77, datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC))
 
@@ -45,8 +45,9 @@ def test_plugins_are_loaded_by_import_path_and_take_precedence() -> None:
     assert catalog.value(column, METADATA) == 12
     assert catalog.names[0] == "shop"
     assert catalog.find("filename") is not None
-    output = resolve(["shop", "dir0"], StructType(), implicit_catalog=catalog).outputs[0]
-    assert (output.kind, output.data_type) == (ColumnKind.FILE, IntegerType())
+    projection = resolve(["shop", "dir0"], StructType(), implicit_catalog=catalog)
+    assert projection.implicit == ("shop", "dir0")
+    assert projection.outputs[0].data_type == IntegerType()
 
 
 @pytest.mark.parametrize(
@@ -106,13 +107,8 @@ def test_builtin_columns_have_the_types_of_their_values() -> None:
 def test_only_whole_names_are_implicit_columns() -> None:
     schema = StructType().add("a", StringType()).add("dir0", StructType().add("x", StringType()))
     projection = resolve(["*", "FILENAME", "dir0.x"], schema)
-    kinds = [(output.name, output.kind) for output in projection.outputs]
-    assert kinds == [
-        ("a", ColumnKind.TABLE),
-        ("dir0", ColumnKind.TABLE),
-        ("FILENAME", ColumnKind.FILE),
-        ("x", ColumnKind.TABLE),
-    ]
+    assert [output.name for output in projection.outputs] == ["a", "dir0", "FILENAME", "x"]
+    assert (projection.table_columns, projection.implicit) == (("a", "dir0"), ("filename",))
     assert projection.notes == ()
 
 

@@ -10,7 +10,7 @@ from pyspark.sql.types import ArrayType, IntegerType, LongType, MapType, StringT
 
 from pushdown_spark.errors import BadSpecError, KindMismatchError, UnknownColumnError
 from pushdown_spark.expressions.names import EXACT_NAMES
-from pushdown_spark.projection.resolver import ColumnKind, resolve
+from pushdown_spark.projection.resolver import resolve
 
 DETAIL = StructType().add("code", IntegerType()).add("text", StringType())
 EVENT = StructType().add("type", StringType()).add("Detail", DETAIL)
@@ -113,17 +113,17 @@ def test_position_beyond_the_end_is_null_in_ansi_mode(frame: DataFrame, spark: S
 def test_table_columns_have_the_order_of_the_schema() -> None:
     projection = resolve(["type", "items[1].sku", "event.type", "event.DETAIL.code", "dir0", "FileName"], SCHEMA)
     assert projection.table_columns == ("event", "items", "type")
-    assert str(projection.tree) == "type, items[1](sku), event(type, Detail(code))"
+    assert str(projection.tree) == "type, items(sku), event(type, Detail(code))"
     assert projection.implicit == ("dir0", "filename")
-    assert [(o.name, o.kind, o.expression) for o in projection.outputs[-2:]] == [
-        ("dir0", ColumnKind.DIRECTORY, "`dir0`"),
-        ("FileName", ColumnKind.FILE, "`filename`"),
+    assert [output.select_item for output in projection.outputs[-2:]] == [
+        "`dir0` AS `dir0`",
+        "`filename` AS `FileName`",
     ]
 
 
 def test_directory_deeper_than_any_file_is_null(frame: DataFrame) -> None:
     projection = resolve(["dir2"], SCHEMA, depth=lambda: 2)
-    assert projection.outputs[0].kind is ColumnKind.NULL
+    assert projection.outputs[0].expression == "CAST(NULL AS string)"
     assert projection.outputs[0].data_type == StringType()
     assert projection.implicit == ()
     assert projection.notes == ("dir2 is null: no file lies 3 directories deep",)
@@ -134,10 +134,10 @@ def test_directory_deeper_than_any_file_is_null(frame: DataFrame) -> None:
 def test_table_column_takes_precedence_over_implicit_column() -> None:
     schema = StructType.fromDDL("Filename string, dir0 struct<x:int>")
     projection = resolve(["filename", "dir0.x", "dir1"], schema, depth=lambda: 2)
-    assert [output.kind for output in projection.outputs] == [ColumnKind.TABLE, ColumnKind.TABLE, ColumnKind.DIRECTORY]
+    assert projection.table_columns == ("Filename", "dir0")
     assert projection.implicit == ("dir1",)
     assert projection.notes == ("filename is a column of the table, so it is not the implicit column of that name",)
-    assert resolve(["filename"], schema, name_rule=EXACT_NAMES).outputs[0].kind is ColumnKind.FILE
+    assert resolve(["filename"], schema, name_rule=EXACT_NAMES).implicit == ("filename",)
 
 
 @pytest.mark.parametrize(
