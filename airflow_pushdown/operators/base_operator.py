@@ -18,7 +18,7 @@ from airflow_pushdown.connections.hdfs_connections import HDFS_TYPES, NameNode
 from airflow_pushdown.counters import emit
 from airflow_pushdown.exceptions import config_error, exception_for
 from airflow_pushdown.operators.job_operator import JobOperator
-from airflow_pushdown.operators.output_parameters import OutputParameters, output_spec
+from airflow_pushdown.operators.output_parameters import OUTPUT_PARAMETERS, OutputParameters, output_spec
 from airflow_pushdown.operators.parse_checks import check_literals
 from airflow_pushdown.operators.values import entries, naming_parameters, run_interval, sequence_as_list, switch
 from airflow_pushdown.parameters import parameters_of
@@ -271,18 +271,8 @@ class PushdownBaseOperator(JobOperator):
             record_output(context, self._outlet, result, connection)
 
     def _output_parameters(self) -> OutputParameters:
-        return OutputParameters(
-            output=self.output_path,
-            output_conn_id=self.output_conn_id,
-            output_table=self.output_table,
-            replace_where=self.replace_where,
-            merge_keys=self.merge_keys,
-            output_format=self.output_format,
-            output_mode=self.output_mode,
-            output_options=self.output_options,
-            partition_by=self.partition_by,
-            checks=self.checks,
-        )
+        attributes = {name: "output_path" if name == "output" else name for name in OUTPUT_PARAMETERS}
+        return OutputParameters(**{name: getattr(self, attribute) for name, attribute in attributes.items()})
 
     def _output_secrets(self) -> dict[str, object]:
         """Return the field of `SecretValues` with the connection of a database table, or nothing for other outputs."""

@@ -20,6 +20,13 @@ from airflow_pushdown.parameters import DEFAULT_DP_THRESHOLD, JOIN
 from pushdown_spark.contract import JoinOptions, QuerySpec, SecretValues
 
 _SOURCES = TypeAdapter(dict[str, dict[str, object]])
+_JOIN_OPTIONS = {
+    "reorder": "join_reorder",
+    "dp_threshold": "join_reorder_dp_threshold",
+    "min_bytes": "join_reorder_min_bytes",
+    "star_schema": "star_schema_detection",
+}
+"""The fields of `JoinOptions` with the parameters that set them."""
 
 
 class PushdownJoinOperator(PushdownBaseOperator):
@@ -79,22 +86,8 @@ class PushdownJoinOperator(PushdownBaseOperator):
         if not declared:
             raise config_error("sources: declare at least one source, under the name that the query uses")
         sources = {name: declared_source(f"sources.{name}", given) for name, given in declared.items()}
-        with naming_parameters(
-            {
-                "reorder": "join_reorder",
-                "dp_threshold": "join_reorder_dp_threshold",
-                "min_bytes": "join_reorder_min_bytes",
-                "star_schema": "star_schema_detection",
-            }
-        ):
-            joins = JoinOptions.model_validate(
-                {
-                    "reorder": self.join_reorder,
-                    "dp_threshold": self.join_reorder_dp_threshold,
-                    "min_bytes": self.join_reorder_min_bytes,
-                    "star_schema": self.star_schema_detection,
-                }
-            )
+        with naming_parameters(_JOIN_OPTIONS):
+            joins = JoinOptions.model_validate({field: getattr(self, name) for field, name in _JOIN_OPTIONS.items()})
         with naming_parameters({"": "query"}):
             query = QuerySpec(sql=TypeAdapter(str).validate_python(self.query), joins=joins)
         return JobRequest(sources=sources, query=query)

@@ -14,7 +14,7 @@ from airflow_pushdown.operators.base_operator import (
     all_template_fields,
     query_of_rows,
 )
-from airflow_pushdown.operators.values import naming_parameters, switch
+from airflow_pushdown.operators.values import naming_parameters
 from airflow_pushdown.parameters import DEFAULT_FETCH_SIZE, REMOTE
 from pushdown_spark.contract import ONLY_SOURCE, RemoteSourceSpec, SecretValues
 
@@ -114,23 +114,8 @@ class RemoteScanOperator(PushdownBaseOperator):
         """Return one database source, and columns, predicate and limit over it."""
         with naming_parameters({}):
             query = query_of_rows(self.columns, self.where, self._interval, self.limit)
-            source = RemoteSourceSpec.model_validate(
-                {
-                    "table": self.table,
-                    "query": self.query,
-                    "filter_pushdown": switch("filter_pushdown", self.filter_pushdown),
-                    "partition_column": self.partition_column,
-                    "num_partitions": self.num_partitions,
-                    "lower_bound": self.lower_bound,
-                    "upper_bound": self.upper_bound,
-                    "consistent": switch("consistent", self.consistent),
-                    "transport": self.transport,
-                    "fetch_size": self.fetch_size,
-                    "statement_timeout": self.statement_timeout,
-                    "wide_numbers": self.wide_numbers,
-                    "zero_dates_as_null": switch("zero_dates_as_null", self.zero_dates_as_null),
-                }
-            )
+            fields = RemoteSourceSpec.model_fields.keys() - {"format"}
+            source = RemoteSourceSpec.model_validate({name: getattr(self, name) for name in fields})
         return JobRequest(sources={ONLY_SOURCE: source}, query=query)
 
     def _source_secrets(self) -> SecretValues:
