@@ -13,7 +13,7 @@ from pyspark.sql import types as t
 from sqlglot import exp
 
 from pushdown_spark.contract import ConjunctReport, RemoteSourceSpec, SourceReport, Transport
-from pushdown_spark.databases.client import Client, ConnectionSettings, DatabaseAddress, SupportsSnapshots, connect
+from pushdown_spark.databases.client import Client, DatabaseAddress, SupportsSnapshots
 from pushdown_spark.databases.read.database_statistics import MAX_FEW_ROWS, expects_few_rows
 from pushdown_spark.databases.read.jdbc import ARROW, TransportChoice
 from pushdown_spark.databases.read.mysql_selectivity import is_key_lookup_faster, key_lookup_query, sample_selectivity
@@ -150,7 +150,7 @@ class DatabaseScan(Scan):
         plan = self._plan if limit is None else self._plan.limited(limit)
         if plan is None or not allows_local_fetch(plan.spec) or (limit is not None and limit > MAX_FEW_ROWS):
             return None
-        with suppress(LostConnectionError), closing(self._connect()) as client:
+        with suppress(LostConnectionError), closing(self._execution.connect()) as client:
             read, few = self._estimate(client, plan)
             self._next_read = None if plan.limit is not None else read
             if few:
@@ -172,9 +172,6 @@ class DatabaseScan(Scan):
         )
         return self._execution.report(planned, plan.query.sql)
 
-    def _connect(self) -> Client:
-        return connect(self._plan.address, ConnectionSettings.of(self._plan.spec, few=True))
-
     def _estimate(self, client: Client, plan: DatabaseScanPlan) -> tuple[DatabaseRead, bool]:
         """Plan the read, and return whether the driver may fetch its rows: the database expects few, and soon."""
         # While SQLite's library searches for rows, signals do not reach the driver. A LIMIT alone does not make a
@@ -195,7 +192,7 @@ class DatabaseScan(Scan):
         splits = indivisible_scan(self._plan.table, self._plan.spec)
         if splits is not None:
             return DatabaseRead(self._plan, splits)
-        with closing(self._connect()) as client:
+        with closing(self._execution.connect()) as client:
             return self._plan_splits(client)
 
     def _plan_splits(self, client: Client) -> DatabaseRead:
@@ -206,7 +203,7 @@ class DatabaseScan(Scan):
         splits = plan_splits(client, plan.table, plan.spec, plan.query.sql, parallelism)
         if not (splits.has_several and plan.spec.consistent):
             return DatabaseRead(plan, splits)
-        exporter = self._connect()
+        exporter = self._execution.connect()
         self._release_snapshot = weakref.finalize(self, exporter.close)
         # Splits of other databases have several partitions only with `consistent=False`.
         assert isinstance(exporter, SupportsSnapshots)

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
-from functools import partial
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 from pyspark.sql import types as t
 from sqlglot import exp
 
-from pushdown_spark.contract import RemoteSourceSpec, SourceReport
-from pushdown_spark.databases.client import ConnectionSettings, DatabaseAddress, connect
+from pushdown_spark.contract import SourceReport
 from pushdown_spark.databases.read.database_statistics import MAX_FEW_ROWS
 from pushdown_spark.databases.read.transport import QueryExecution
 from pushdown_spark.databases.sql.builder import has_other_arguments
@@ -238,29 +236,12 @@ class FullPushdownScan(Scan):
 
     is_exact = True
 
-    def __init__(
-        self,
-        spark: SparkSession,
-        pushed: PushedQuery,
-        *,
-        table: RemoteTable,
-        spec: RemoteSourceSpec,
-        address: DatabaseAddress,
-        predicate: PushedPredicate,
-        notes: tuple[str, ...],
-    ) -> None:
-        """`predicate` and `notes` are for the report."""
+    def __init__(self, pushed: PushedQuery, execution: QueryExecution, plan: SourceReport) -> None:
+        """`plan` is the report before the run, without the columns."""
         self._query = pushed.query
         self._schema = t.StructType([t.StructField(name, data_type) for name, data_type in pushed.types.items()])
-        self._connect = partial(connect, address, ConnectionSettings.of(spec, few=True))
-        self._execution = QueryExecution(spark, address, spec, table)
-        self._plan_report = SourceReport(
-            reader="remote",
-            reason="the database runs the whole query as Spark would",
-            conjuncts=predicate.reports,
-            columns=tuple(pushed.types),
-            notes=notes,
-        )
+        self._execution = execution
+        self._plan = plan.model_copy(update={"columns": tuple(pushed.types)})
 
     def frame(self) -> DataFrame:
         """Return the result, read by one task."""
@@ -271,7 +252,7 @@ class FullPushdownScan(Scan):
         # While SQLite's library searches for rows, signals do not reach the driver.
         if not self._is_small or self._query.dialect is Dialect.SQLITE:
             return None
-        with suppress(LostConnectionError), closing(self._connect()) as client:
+        with suppress(LostConnectionError), closing(self._execution.connect()) as client:
             return self._execution.fetch_local(client, self._query.sql, self._schema)
         return None
 
@@ -283,7 +264,7 @@ class FullPushdownScan(Scan):
 
     def report(self) -> SourceReport:
         """Return the plan, with metrics after a run."""
-        return self._execution.report(self._plan_report, self._query.sql)
+        return self._execution.report(self._plan, self._query.sql)
 
 
 def _sort_key(name: str, ordering: Ordering) -> Column:

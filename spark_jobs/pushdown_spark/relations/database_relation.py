@@ -19,6 +19,7 @@ from pushdown_spark.databases.database_scan import DatabaseScan, DatabaseScanPla
 from pushdown_spark.databases.full_pushdown import FullPushdownScan, PushedQuery, push_query
 from pushdown_spark.databases.read.database_statistics import table_statistics
 from pushdown_spark.databases.read.jdbc import TransportChoice, choose_transport
+from pushdown_spark.databases.read.transport import QueryExecution
 from pushdown_spark.databases.sql.predicate_pushdown import PushedPredicate, SparkRules, push_predicate
 from pushdown_spark.databases.sql.remote_table import RemoteTable
 from pushdown_spark.errors import RemoteFailedError, RemoteRefusedError
@@ -137,16 +138,10 @@ class DatabaseRelation(RelationWithoutFiles):
         pushed = push_query(query, self._table, predicate, name_rule=self._name_rule)
         if pushed is None:
             return None
-        scan = FullPushdownScan(
-            self._spark,
-            pushed,
-            table=self._table,
-            spec=spec,
-            address=self._address,
-            predicate=predicate,
-            notes=request.notes,
-        )
-        return scan, pushed
+        reason = "the database runs the whole query as Spark would"
+        plan = SourceReport(reader="remote", reason=reason, conjuncts=predicate.reports, notes=request.notes)
+        execution = QueryExecution(self._spark, self._address, spec, self._table)
+        return FullPushdownScan(pushed, execution, plan), pushed
 
     def _push_predicate(self, request: ScanRequest) -> PushedPredicate:
         """Return the conjuncts that the database evaluates as Spark does."""

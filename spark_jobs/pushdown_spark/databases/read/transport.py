@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as t
 
 from pushdown_spark.contract import RemoteSourceSpec, SourceReport
-from pushdown_spark.databases.client import Client, ConnectionSettings, DatabaseAddress
+from pushdown_spark.databases.client import Client, ConnectionSettings, DatabaseAddress, connect
 from pushdown_spark.databases.clients.arrow_conversion import REMOTE_TYPE, spark_batch
 from pushdown_spark.databases.read.partition_reader import PartitionMetrics, PartitionReader
 from pushdown_spark.databases.sql.remote_table import RemoteTable
@@ -44,6 +44,10 @@ class QueryExecution:
         self._statements: tuple[str, ...] = ()
         self._partitioning = ""
         self._has_metrics = True
+
+    def connect(self) -> Client:
+        """Open a connection for small queries and for few rows."""
+        return connect(self._address, ConnectionSettings.of(self._spec, few=True))
 
     def frame(
         self,
