@@ -212,7 +212,6 @@ class JoinOrderOptimizer:
         key_predicates: Sequence[KeyPredicate],
     ) -> None:
         """Create an optimizer. `relations` are the statistics with the additional `key_predicates` applied."""
-        self._block = block
         self._chain = chain
         self._equalities = equalities
         self._relations = relations

@@ -238,17 +238,13 @@ def _subquery_comparisons(block: SelectBlock, name: str) -> Iterator[tuple[str, 
 
 def _join_columns(block: SelectBlock, name: str) -> frozenset[str]:
     """Return the columns of a relation in conditions over several relations of the block's chains."""
-    columns = (
-        column
+    return frozenset(
+        column.name.lower()
         for condition in inner_join_conjuncts(block.plan, include_preserved=True)
         if len(condition.names) > 1
         for column in condition.node.find_all(exp.Column)
+        if owner(column, block.columns) == name
     )
-    return _columns_of(block, name, columns)
-
-
-def _columns_of(block: SelectBlock, name: str, columns: Iterable[exp.Expr]) -> frozenset[str]:
-    return frozenset(column.name.lower() for column in columns if owner(column, block.columns) == name)
 
 
 def item_statistics(block: SelectBlock, plan: Plan, statistics_of: StatisticsOf) -> RelationStatistics | None:
