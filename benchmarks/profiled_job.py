@@ -27,7 +27,7 @@ steps: dict[str, float] = {"program started": PROGRAM_STARTED, "modules imported
 
 
 def record_end(owner: Any, name: str, step: str) -> None:  # noqa: ANN401 - a class or a module
-    """Replace a function by one that records the time of its end."""
+    """Replace a function with one that records the time of its end."""
     function: Callable[..., Any] = getattr(owner, name)
 
     @functools.wraps(function)

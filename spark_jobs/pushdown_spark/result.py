@@ -82,7 +82,7 @@ class PushdownResult(ABC):
 
     @abstractmethod
     def _fall_back(self, reason: str) -> None:
-        """Replace the pushdown readers by Spark's. `reason` goes into the report."""
+        """Replace the pushdown readers with Spark's. `reason` goes into the report."""
 
     @abstractmethod
     def report(self) -> dict[str, SourceReport]:

@@ -56,7 +56,7 @@ class TargetColumn:
     is_numeric_text: bool = False
     """Whether SQLite stores strings that look like numbers as numbers."""
     is_required: bool = False
-    """Whether the database refuses NULL, or replaces it by another value."""
+    """Whether the database refuses NULL, or replaces it with another value."""
     labels: tuple[str, ...] = ()
     """The values of an enum or a set."""
 

@@ -245,7 +245,7 @@ _BINARY = {pa.string(): pa.binary(), pa.large_string(): pa.large_binary()}
 
 
 def _valid_utf8(array: pa.Array) -> pa.Array:
-    """Replace invalid bytes by U+FFFD, as the JVM does; RE2 would not match invalid bytes at all."""
+    """Replace invalid bytes with U+FFFD, as the JVM does; RE2 would not match invalid bytes at all."""
     try:
         array.validate(full=True)
     except pa.ArrowInvalid:

@@ -1,7 +1,7 @@
 """Operands of comparisons: columns, and functions of a column that are bound like columns.
 
 The binder binds a comparison as if the function were a column with the function's type. `resolve` of the operand then
-replaces the tests of this column by tests of the argument. They have the same value for each row. In a scope
+replaces the tests of this column with tests of the argument. They have the same value for each row. In a scope
 `for_text`, they may be true for more rows.
 """
 

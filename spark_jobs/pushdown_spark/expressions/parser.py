@@ -184,7 +184,7 @@ class LongLists:
         self.text = _LONG_LIST.sub(replace_list, text) if is_plain else text
 
     def restore(self, tree: exp.Expr) -> bool:
-        """Replace the placeholders by their lists. Return False if the tree does not have each of them as a list."""
+        """Replace the placeholders with their lists. Return False if the tree does not have each of them as a list."""
         missing = set(self._lists)
         for node in list(nodes_of(tree, exp.In)):
             placeholder = node.expressions[0].name if len(node.expressions) == 1 else ""

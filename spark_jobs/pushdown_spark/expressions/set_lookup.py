@@ -92,7 +92,7 @@ def _bools(mask: pa.BooleanArray) -> Bools:
 
 
 def without_nulls(mask: pa.BooleanArray) -> pa.BooleanArray:
-    """Replace nulls by false."""
+    """Replace nulls with false."""
     return mask if mask.null_count == 0 else pc.fill_null(mask, False)
 
 

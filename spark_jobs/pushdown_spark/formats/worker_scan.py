@@ -72,9 +72,10 @@ class WorkerScan(Scan, Generic[Plan, Metrics]):
         return self.run_tasks(self._tasks, WHOLE_SCAN, None, ())
 
     def incremental(self, limit: int) -> Iterator[DataFrame]:
-        """Yield the rows of growing batches of tasks, in file order. An early stop does not have to kill workers.
+        """Yield the rows in file order, from batches of more and more tasks.
 
-        A batch begins with the tasks of the last one that have more rows, with a higher cap.
+        A task returns as many rows as the cap of its batch. If it has more, the next batch begins with it, with a
+        higher cap. Each batch runs to its end, so that an early stop kills no workers.
         """
         pending = [_TaskSlice(task, 0, max(limit, 1)) for task in self._tasks]
         for batch in itertools.count(WHOLE_SCAN + 1):

@@ -104,7 +104,7 @@ class QueryOptimizer:
             return QueryResult(query, list(plan.scans.values()), optimized.joins)
 
     def _read(self, sql: str, tree: exp.Query, options: JoinOptions) -> QueryContext:
-        """Open the sources of a query, and replace their names by the names of private views."""
+        """Open the sources of a query, and replace their names with those of private views."""
         tables = dict(enumerate(named_tables(tree)))
         if not tables:
             declared_names = ", ".join(sorted(self._sources))

@@ -110,7 +110,7 @@ class _ReadTypes:
         return t.StructType(fields)
 
     def _type(self, file: t.DataType, table: t.DataType, path: str) -> t.DataType | None:
-        """Return the type to read a column or member with, None to replace it by nulls."""
+        """Return the type to read a column or member with, None to replace it with nulls."""
         match file, table:
             case t.NullType(), _:
                 # Inference from text sees no values in an empty list, which is not null.

@@ -32,7 +32,9 @@ def sparse(path: Path, megabytes: int) -> str:
     ("name", "megabytes", "is_small"),
     [("a.csv", 90, True), ("a.csv", 110, False), ("a.csv.gz", 12, True), ("a.csv.gz", 13, False)],
 )
-def test_a_job_is_short_by_the_size_of_its_files(tmp_path: Path, name: str, megabytes: int, is_small: bool) -> None:
+def test_the_size_of_its_files_decides_whether_a_job_is_short(
+    tmp_path: Path, name: str, megabytes: int, is_small: bool
+) -> None:
     sparse(tmp_path / "in" / name, megabytes)
     for path in (tmp_path / "in", tmp_path / "*" / "a*", f"file://{tmp_path}/in"):
         assert (options(job(str(path))) == FAST_COMPILER) is is_small

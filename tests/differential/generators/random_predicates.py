@@ -80,7 +80,7 @@ def _element(rng: random.Random, name: str, data_type: t.ArrayType | t.MapType, 
 
 
 def _function(rng: random.Random, name: str, data_type: t.DataType) -> str | None:
-    """Return a comparison of a function that readers replace by tests of its column, or None if there is none."""
+    """Return a comparison of a function that readers replace with tests of its column, or None if there is none."""
     if isinstance(data_type, t.BooleanType):
         return f"{rng.choice(('', 'NOT '))}COALESCE({name}, {rng.choice(('true', 'false', 'NULL'))})"
     roll = rng.random()

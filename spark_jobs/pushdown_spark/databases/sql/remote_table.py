@@ -62,7 +62,7 @@ class RemoteColumn:
     special_dates_are_null: bool = False
     """Whether zero dates (MySQL) and infinite dates (PostgreSQL) arrive as NULL, or else raise."""
     is_required: bool = False
-    """Whether the database of a target refuses NULL, or replaces it by another value."""
+    """Whether the database of a target refuses NULL, or replaces it with another value."""
     rendering: exp.Expr | None = None
     """Replaces the column in the SELECT list."""
 

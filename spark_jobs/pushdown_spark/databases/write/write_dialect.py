@@ -18,7 +18,7 @@ class WriteDialect:
 
     Statements take schema and table, in this order. `tables_with_prefix` takes the schema and a prefix of 17
     characters. `relation` returns kind, storage engine and comment of a table or view. `generated_columns` returns the
-    columns that the database computes, `columns_without_null` those in which it would refuse NULL or replace it by
+    columns that the database computes, `columns_without_null` those in which it would refuse NULL or replace it with
     another value. `text_collation` returns the collation of new strings, for `{collation}` in `types`. `record` adds a
     row with three columns, unless the table has its key. `insert` and `update` begin statements that fail if a row
     violates a constraint.

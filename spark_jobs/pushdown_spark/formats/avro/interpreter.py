@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 # Python runs these functions over lists, for few records. The executor compiles the same functions to machine code, for
 # many. Therefore they use only integers and sequences. A function that returns an offset returns a negative Status for
 # an error.
-# `index` does nothing in Python. The executor replaces it by a conversion to an unsigned number, to avoid checks for
+# `index` does nothing in Python. The executor replaces it with a conversion to an unsigned number, to avoid checks for
 # negative indexes. `data[...] + 0` does nothing in Python either. In machine code, it widens a byte to 64 bits.
 
 CODE_WIDTH = 6

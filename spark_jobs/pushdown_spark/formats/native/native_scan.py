@@ -233,7 +233,7 @@ def obstacle_of_predicate(
 
 
 def _has_old_constant(spark: SparkSession, request: ScanRequest) -> bool:
-    """Return whether Spark's filters may replace a date or a timestamp of the predicate by another one."""
+    """Return whether Spark's filters may replace a date or a timestamp of the predicate with another one."""
     if not has_datetime(request.read_schema):
         return False
     conjuncts = known_conjuncts(spark, request)

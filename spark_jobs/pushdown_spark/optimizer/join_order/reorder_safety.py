@@ -133,7 +133,7 @@ def _check_stars(block: SelectBlock) -> None:
         if isinstance(item, exp.Star) and (has_merged_columns or any(item.args.values())):
             raise UnsupportedError("the columns of the star depend on USING, NATURAL or EXCEPT")
     if any(_is_argument(star, block.select) for star in block.select.find_all(exp.Star)):
-        raise UnsupportedError("a star is an argument, whose order of columns follows the joins")
+        raise UnsupportedError("`*` is an argument, and the order of its columns is that of the joins")
 
 
 def check_rewrite(query: ParsedQuery, rewritten: str, analyze: Analyze, *, check_casts: bool) -> None:

@@ -113,7 +113,7 @@ def generated_columns(connection: WriteConnection, target: TargetTable) -> froze
 
 
 def columns_without_null(connection: WriteConnection, target: TargetTable) -> frozenset[str]:
-    """Return the columns in which the database would refuse NULL or replace it by another value."""
+    """Return the columns in which the database would refuse NULL or replace it with another value."""
     rows = connection.rows(target.statements.columns_without_null, target.schema, target.name)
     return frozenset(str(name) for (name,) in rows)
 

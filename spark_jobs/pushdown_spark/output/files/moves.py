@@ -44,7 +44,7 @@ class MovePlanner:
             self.files.rename(entry.path, f"{entry.path.rpartition('/')[0]}/{self._name_in_output(entry)}")
 
     def replace_output(self) -> Iterator[Move]:
-        """Yield the moves that replace the output by the directory of all staged rows."""
+        """Yield the moves that replace the output with the directory of all staged rows."""
         if self.files.exists(self.paths.output):
             yield Move(hidden="whole", output=self.paths.output, is_inward=False)
         yield Move(hidden="", output=self.paths.output, is_inward=True)

@@ -33,13 +33,13 @@ def test_times_are_counted_from_the_writers_midnight_of_2015() -> None:
 @pytest.mark.parametrize(
     ("zone", "decoded", "read"),
     [
-        # Half a second after the hour: before 1970 in Berlin alone, where a second is taken off.
+        # Before 1970 only in Berlin's time: a second is subtracted.
         (BERLIN, HALF, -HOUR - HALF),
         (BERLIN, HALF // 1000, -HOUR + HALF // 1000),
         (BERLIN, HALF + HOUR, HALF),
-        # Before 1970 in both: what was taken off stays off.
+        # Before 1970 in both: the second stays subtracted.
         (BERLIN, -HOUR - HALF, -2 * HOUR - HALF),
-        # Before 1970 in UTC alone: what was taken off is given back.
+        # Before 1970 only in UTC: the second is added again.
         (NEW_YORK, -HOUR - HALF, 4 * HOUR + HALF),
         (NEW_YORK, -HOUR, 4 * HOUR),
         (NEW_YORK, -6 * HOUR - HALF, -HOUR - HALF),
