@@ -16,20 +16,6 @@ JsonSchema = Mapping[str, object]
 
 _CONTRACT = "pushdown_spark/contract"
 _REFERENCE = "#/$defs/"
-_EXAMPLE = """\
-{
-  "run_key": "purchases of 2026-01-01",
-  "sources": {
-    "events": {
-      "format": "json",
-      "path": ["events"],
-      "schema": "user_id bigint, event struct<type: string>, time timestamp"
-    }
-  },
-  "query": {"source": "events", "columns": ["user_id", "time"], "where": "event.type = 'buy'"},
-  "output": {"path": "purchases", "format": "parquet", "mode": "overwrite"}
-}"""
-
 _SAMPLE = JobResult(
     rows=393,
     output="s3a://marts/needle",
@@ -75,19 +61,8 @@ def _job_spec() -> str:
         generated_from(_CONTRACT),
         "",
         "A job spec is a JSON document with named sources, one query and an output. The operators build one for each",
-        "task. The command `pushdown` runs one that you wrote:",
-        "",
-        "| Command | What it does |",
-        "|---|---|",
-        "| `pushdown explain --spec job.json` | prints the plan without running the job |",
-        "| `pushdown run --spec job.json` | runs the job and prints the report |",
-        "| `pushdown schema` | prints the [JSON schema](job-spec.schema.json) of job specs |",
-        "",
-        "[Plain PySpark and the command line](pyspark.md#from-the-command-line) runs this example:",
-        "",
-        '```json title="job.json"',
-        _EXAMPLE,
-        "```",
+        "task. [The command `pushdown`](pyspark.md#from-the-command-line) runs one that you wrote. Editors can check",
+        "it with its [JSON schema](job-spec.schema.json).",
         "",
         "An unknown key is an error. A path without a scheme is relative to Spark's default file system.",
         "",
@@ -102,8 +77,9 @@ def _report() -> str:
         "",
         generated_from(_CONTRACT),
         "",
-        "A task returns this report as its XCom value. Other tasks [use it](xcom-results.md). People read it on the",
-        "[report page](report-page.md). `pushdown run` writes the same document if the spec has a `result_path`.",
+        "A task returns this report as its XCom value. Other tasks [use it](pipelines.md#results-downstream). People",
+        "read it on the [report page](report-page.md). `pushdown run` writes the same document if the spec has a",
+        "`result_path`.",
         "",
         "This is a part of the report of a scan:",
         "",
