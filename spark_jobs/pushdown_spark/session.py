@@ -5,9 +5,9 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, TypeVar, Unpack
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 from pyspark.errors import ParseException
 from pyspark.sql import DataFrame, SparkSession
 
@@ -39,6 +39,8 @@ from pushdown_spark.scan_planner import PlannedScan, plan_scan
 if TYPE_CHECKING:
     from pushdown_spark.sql import SqlPlanner
 
+Spec = TypeVar("Spec", bound=BaseModel)
+
 
 class PushdownSession:
     """Named sources and queries over them.
@@ -63,15 +65,10 @@ class PushdownSession:
 
         Raises BadSpecError for invalid values.
         """
-        given = _without_none(fields)
-        if "max_malformed" in given:
+        if fields.get("max_malformed") is not None:
             raise BadSpecError(f"source {name!r}: max_malformed: only jobs have this limit; remove it")
-        try:
-            paths = (path,) if isinstance(path, str) else tuple(path)
-            spec = SourceSpec.model_validate({"format": format, "path": paths, **given})
-        except ValidationError as problem:
-            raise _invalid_source(name, problem) from problem
-        self.add(name, spec)
+        paths = (path,) if isinstance(path, str) else tuple(path)
+        self.add(name, _validated(name, SourceSpec, {"format": format, "path": paths, **fields}))
 
     def add_table(self, name: str, table: str, **fields: Unpack[ReaderFields]) -> None:
         """Declare a table or view of Spark's catalog. `fields` are fields of `TableSourceSpec`, such as `reader`.
@@ -80,11 +77,7 @@ class PushdownSession:
 
         Raises BadSpecError for invalid values.
         """
-        try:
-            spec = TableSourceSpec.model_validate({"table": table, **_without_none(fields)})
-        except ValidationError as problem:
-            raise _invalid_source(name, problem) from problem
-        self.add(name, spec)
+        self.add(name, _validated(name, TableSourceSpec, {"table": table, **fields}))
 
     def add_remote(self, name: str, connection: Mapping[str, object], **fields: Unpack[RemoteFields]) -> None:
         """Declare a database table.
@@ -95,13 +88,8 @@ class PushdownSession:
 
         Raises BadSpecError for invalid values. Its message never shows values of the connection.
         """
-        try:
-            database = RemoteConnection.model_validate(dict(connection))
-            spec = RemoteSourceSpec.model_validate(_without_none(fields))
-        except ValidationError as problem:
-            # Not chained, because the cause would show values of the connection.
-            raise _invalid_source(name, problem) from None
-        self.add(name, spec, database)
+        database = _validated(name, RemoteConnection, connection)
+        self.add(name, _validated(name, RemoteSourceSpec, fields), database)
 
     def add(self, name: str, source: AnySourceSpec, connection: RemoteConnection | None = None) -> None:
         """Declare a source from its part of a job spec, a database source with its connection.
@@ -166,13 +154,13 @@ class PushdownSession:
         return self._sources[name]
 
 
-def _without_none(fields: Mapping[str, object]) -> dict[str, object]:
-    return {name: value for name, value in fields.items() if value is not None}
-
-
-def _invalid_source(name: str, problem: ValidationError) -> BadSpecError:
-    """Return the error for a source that is declared with invalid values."""
-    return BadSpecError(f"source {name!r}: {problems_of(problem)[0]}")
+def _validated(name: str, model: type[Spec], fields: Mapping[str, object]) -> Spec:
+    """Return the model of the fields that are not None. Raises BadSpecError for invalid values."""
+    try:
+        return model.model_validate({field: value for field, value in fields.items() if value is not None})
+    except ValidationError as problem:
+        # Not chained, because the cause would show values of a connection.
+        raise BadSpecError(f"source {name!r}: {problems_of(problem)[0]}") from None
 
 
 def _check_use_selected(name: str, orc: OrcOptions, reader: ReaderChoice) -> None:
