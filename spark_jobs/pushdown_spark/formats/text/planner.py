@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property, partial
 from operator import attrgetter
-from typing import Self
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -121,8 +120,7 @@ def plan_text(spark: SparkSession, request: ScanRequest) -> TextPlan | JvmTextPl
     if request.source.reader is ReaderChoice.AUTO and listed.files:
         check_size(spark, request.source, listed.files, sampler)
     patterns = line_patterns(spark, request, options)
-    search = _Search(listed, patterns, options, ambiguous_pattern(spark, request, options), sampler)
-    return _CarrierChoice.read(spark, request, search).plan()
+    return _CarrierChoice(spark, request, listed=listed, options=options, patterns=patterns, sampler=sampler).plan()
 
 
 def check_request(spark: SparkSession, request: ScanRequest) -> None:
@@ -203,49 +201,48 @@ class _PossiblePlan:
     build: Callable[[Choice], TextPlan | JvmTextPlan]
 
 
-@dataclass(frozen=True)
-class _Search:
-    """The files of a scan, the patterns of lines that may satisfy its predicate, and a sampler of the lines."""
-
-    listed: _ListedFiles
-    patterns: LinePatterns
-    options: TextOptions
-    ambiguous: BytePattern
-    sampler: LineSampler
-
-    def sample(self, searchers: Sequence[Searcher], filters: Sequence[StringFilter]) -> LineSample:
-        """Sample what byte patterns of workers and string filters of the JVM match."""
-        keys = [key for key in self.patterns.early_keys if key is not None]
-        return self.sampler.sample(LineSearches(searchers, Searcher(self.ambiguous), filters, keys))
-
-
-@dataclass(frozen=True)
 class _CarrierChoice:
     """The choice between Python workers and the JVM, and of the pattern that each would search for."""
 
-    spark: SparkSession
-    request: ScanRequest
-    search: _Search
-    searchers: Sequence[Searcher]
-    filters: Sequence[StringFilter]
-    sampled: LineSample
+    def __init__(
+        self,
+        spark: SparkSession,
+        request: ScanRequest,
+        *,
+        listed: _ListedFiles,
+        options: TextOptions,
+        patterns: LinePatterns,
+        sampler: LineSampler,
+    ) -> None:
+        self._spark = spark
+        self._request = request
+        self._listed = listed
+        self._lines = options.lines
+        self._patterns = patterns
+        self._sampler = sampler
+        self._ambiguous = ambiguous_pattern(spark, request, options)
+        uses_workers = listed.jvm_only_reason is None and "workers" in CARRIERS
+        self._searchers = [Searcher(pattern) for pattern in patterns.candidates] if uses_workers else []
+        self._filters = list(string_filters(patterns)) if "jvm" in CARRIERS else []
 
-    @classmethod
-    def read(cls, spark: SparkSession, request: ScanRequest, search: _Search) -> Self:
-        """Sample the lines with everything that may be searched for."""
-        uses_workers = search.listed.jvm_only_reason is None and "workers" in CARRIERS
-        searchers = [Searcher(pattern) for pattern in search.patterns.candidates] if uses_workers else []
-        filters = list(string_filters(search.patterns)) if "jvm" in CARRIERS else []
-        return cls(spark, request, search, searchers, filters, search.sample(searchers, filters))
+    @cached_property
+    def _sampled(self) -> LineSample:
+        """The shares of lines that match what may be searched for."""
+        return self._sample(self._searchers, self._filters)
+
+    def _sample(self, searchers: Sequence[Searcher], filters: Sequence[StringFilter]) -> LineSample:
+        """Sample what byte patterns of workers and string filters of the JVM match."""
+        keys = [key for key in self._patterns.early_keys if key is not None]
+        return self._sampler.sample(LineSearches(searchers, Searcher(self._ambiguous), filters, keys))
 
     @cached_property
     def _costs(self) -> TextCosts:
         return TextCosts(
-            self.spark,
-            self.request.source,
-            sum(file.size for file in self.search.listed.files),
-            self.sampled,
-            needed=sum(count_leaves(field.dataType) for field in self.request.read_schema.fields),
+            self._spark,
+            self._request.source,
+            sum(file.size for file in self._listed.files),
+            self._sampled,
+            needed=sum(count_leaves(field.dataType) for field in self._request.read_schema.fields),
             parsed_by_spark=self._parsed_by_spark(),
         )
 
@@ -255,7 +252,7 @@ class _CarrierChoice:
         Raises UnsupportedError if there is no such plan.
         """
         plans = [*self._worker_plans(), *self._jvm_plans()]
-        is_auto = self.request.source.reader is ReaderChoice.AUTO
+        is_auto = self._request.source.reader is ReaderChoice.AUTO
         if is_auto:
             plans.sort(key=attrgetter("seconds"))
         predicted = self._costs.predict({plan.carrier: plan.seconds for plan in plans})
@@ -269,12 +266,12 @@ class _CarrierChoice:
             except UnsupportedError as unsupported:
                 problems.append(str(unsupported))
         if not plans:
-            problems = [*filter(None, [self.search.listed.jvm_only_reason]), NO_STRING]
+            problems = [*filter(None, [self._listed.jvm_only_reason]), NO_STRING]
         raise UnsupportedError("; ".join(problems), predicted)
 
     def _worker_plans(self) -> Iterator[_PossiblePlan]:
         """Yield the plan with the cheapest pattern, unless workers cannot run."""
-        if not self.searchers:
+        if not self._searchers:
             return
         cost = self._costs.workers
 
@@ -282,55 +279,52 @@ class _CarrierChoice:
             share, hits, searcher = sampled
             return cost(share, hits=hits), searcher.pattern.size
 
-        share, hits, searcher = min(zip(self.sampled.shares, self.sampled.hits, self.searchers, strict=True), key=rank)
+        share, hits, searcher = min(
+            zip(self._sampled.shares, self._sampled.hits, self._searchers, strict=True), key=rank
+        )
         chosen = searcher.pattern
         if chosen.general and share > _GENERAL_PATTERN_SHARE:
             general = Searcher(chosen.general)
-            sampled = self.search.sample([general], [])
+            sampled = self._sample([general], [])
             if sampled.shares[0] < share / 2:
                 share, hits, searcher = sampled.shares[0], sampled.hits[0], general
-        reason = f"about {human_share(share, 1)} of the lines can match (sample of {self.sampled.lines:,} lines)"
-        conjuncts = self.search.patterns.reports(chosen, "byte pattern")
+        reason = f"about {human_share(share, 1)} of the lines can match (sample of {self._sampled.lines:,} lines)"
+        conjuncts = self._patterns.reports(chosen, "byte pattern")
 
         def build(choice: Choice) -> TextPlan:
-            query = LineQuery(searcher, Searcher(self.search.ambiguous), self.search.options.lines)
-            return TextPlan(self.search.listed.files, choice, conjuncts, query)
+            query = LineQuery(searcher, Searcher(self._ambiguous), self._lines)
+            return TextPlan(self._listed.files, choice, conjuncts, query)
 
         yield _PossiblePlan("workers", cost(share, hits=hits), reason, build)
 
     def _jvm_plans(self) -> Iterator[_PossiblePlan]:
         """Yield the plan with the string filter of the lowest cost, if there is one."""
-        shares = dict(zip(self.filters, self.sampled.filter_shares, strict=True))
+        shares = dict(zip(self._filters, self._sampled.filter_shares, strict=True))
         if not shares:
             return
         strings = min(shares, key=lambda strings: self._costs.jvm(shares[strings], strings.searches))
         share = shares[strings]
-        cause = (
-            self.search.listed.jvm_only_reason
-            or "Spark's text source is estimated to take less time than Python workers"
-        )
-        sampled = f"sample of {self.sampled.lines:,} lines"
+        cause = self._listed.jvm_only_reason or "Spark's text source is estimated to take less time than Python workers"
+        sampled = f"sample of {self._sampled.lines:,} lines"
         reason = f"about {human_share(share, 1)} of the lines have the strings ({sampled}); {cause}"
         seconds = self._costs.jvm(share, strings.searches)
         yield _PossiblePlan("jvm", seconds, reason, partial(self._jvm_plan, strings))
 
     def _jvm_plan(self, strings: StringFilter, choice: Choice) -> JvmTextPlan:
         self._check_headers(strings)
-        conjuncts = self.search.patterns.reports(strings.pattern, "strings of")
-        return JvmTextPlan(
-            self.search.listed.files, choice, conjuncts, self.search.options.lines, strings, self.search.ambiguous
-        )
+        conjuncts = self._patterns.reports(strings.pattern, "strings of")
+        return JvmTextPlan(self._listed.files, choice, conjuncts, self._lines, strings, self._ambiguous)
 
     def _check_headers(self, strings: StringFilter) -> None:
         """Raise UnsupportedError if a header may pass the filter. Spark's text source has no headers."""
-        lines = self.search.options.lines
+        lines = self._lines
         if not lines.header:
             return
-        if len(self.search.listed.files) > _MAX_HEADERS:
+        if len(self._listed.files) > _MAX_HEADERS:
             raise UnsupportedError(
                 f"more than {_MAX_HEADERS:,} files have headers, which Spark's text source reads as rows"
             )
-        for file in self.search.listed.files:
+        for file in self._listed.files:
             if any(map(strings.matches, header_lines(file, lines.comment, carriage_returns=lines.carriage_returns))):
                 raise UnsupportedError(f"the header of {file.path} has a string of the predicate")
 
@@ -339,16 +333,16 @@ class _CarrierChoice:
 
         For CSV, Spark splits every line, and this is the share of the lines whose values it converts.
         """
-        sampled = self.sampled
-        if self.request.source.format is SourceFormat.CSV:
-            is_pushed = is_enabled(self.spark, "spark.sql.csv.filterPushdown.enabled", default=True)
+        sampled = self._sampled
+        if self._request.source.format is SourceFormat.CSV:
+            is_pushed = is_enabled(self._spark, "spark.sql.csv.filterPushdown.enabled", default=True)
             return min((*sampled.shares, *sampled.filter_shares), default=1.0) if is_pushed else 1.0
         # The JSON parser reads matching lines to their end, and others up to the key that rejects them.
-        shares = {strings.pattern: share for strings, share in zip(self.filters, sampled.filter_shares, strict=True)}
-        shares |= {searcher.pattern: share for searcher, share in zip(self.searchers, sampled.shares, strict=True)}
+        shares = {strings.pattern: share for strings, share in zip(self._filters, sampled.filter_shares, strict=True)}
+        shares |= {searcher.pattern: share for searcher, share in zip(self._searchers, sampled.shares, strict=True)}
         positions = iter(sampled.key_positions)
         parsed = 1.0
-        for pattern, key in zip(self.search.patterns.candidates, self.search.patterns.early_keys, strict=True):
+        for pattern, key in zip(self._patterns.candidates, self._patterns.early_keys, strict=True):
             if key is not None:
                 share = shares.get(pattern, 0.0)
                 parsed = min(parsed, share + (1 - share) * next(positions))
