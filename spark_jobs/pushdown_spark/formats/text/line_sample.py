@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -11,7 +11,7 @@ from pushdown_spark.expressions.byte_patterns.string_filter import StringFilter
 from pushdown_spark.formats.text.byte_search import Searcher
 from pushdown_spark.formats.text.line_filter import LineMatcher, LineSyntax
 from pushdown_spark.formats.text.line_reader import LineReader, Window
-from pushdown_spark.relations.stores.listing import InputFile, Split, map_files
+from pushdown_spark.relations.stores.listing import InputFile, Split, map_files, spread_splits
 
 _BLOCK_BYTES = 64 << 10
 """Number of bytes read at each position."""
@@ -176,17 +176,8 @@ def _sampled_blocks(files: Sequence[InputFile], number: int) -> list[Split]:
 
     In compressed files, they are at the start.
     """
-    blocks = list(islice(_spread_blocks(files, max(sum(file.size for file in files) // number, 1)), number))
+    step = max(sum(file.size for file in files) // number, 1)
+    blocks = list(islice(spread_splits(files, step, _BLOCK_BYTES), number))
     if blocks:
         blocks.insert(1, blocks.pop(len(blocks) // 2))
     return blocks
-
-
-def _spread_blocks(files: Sequence[InputFile], step: int) -> Iterator[Split]:
-    """Yield a block after each step of bytes through all files."""
-    offset = 0
-    for file in files:
-        for position in range(-(-offset // step) * step, offset + file.size, step):
-            start = position - offset
-            yield file.split(start, min(start + _BLOCK_BYTES, file.size))
-        offset += file.size

@@ -22,7 +22,7 @@ from pushdown_spark.expressions.arrow_types import utc_arrow_type
 from pushdown_spark.expressions.session_settings import is_option_on
 from pushdown_spark.formats.text.line_reader import LineReader
 from pushdown_spark.optimizer.statistics.distinct_values import estimate_distinct
-from pushdown_spark.relations.stores.listing import Compression, InputFile
+from pushdown_spark.relations.stores.listing import Compression, InputFile, spread_splits
 from pushdown_spark.relations.stores.storage import RangeFile
 
 F = TypeVar("F")
@@ -281,35 +281,24 @@ def _sample_text(
     """
     size = sum(file.size for file in files)
     groups, lines, text_bytes, stored_bytes = [], 0, 0, 0
-    for file, start in _text_positions(files):
-        reader = LineReader(file.split(start, min(start + _TEXT_BLOCK_BYTES, file.size)))
+    step = max(size // _TEXT_POSITIONS, _TEXT_BLOCK_BYTES)
+    # Every split of a compressed file is the whole file.
+    for split in dict.fromkeys(spread_splits(files, step, _TEXT_BLOCK_BYTES)):
+        reader = LineReader(split)
         window = next(reader.windows(), None)
         if window is None:
             continue
         block = bytes(window.data[: window.length])
         lines += block.count(b"\n")
         text_bytes += len(block)
-        stored_bytes += min(max(reader.bytes_read, 1), file.size)
-        if start == 0 and has_header:
+        stored_bytes += max(reader.bytes_read, 1)
+        if split.start == 0 and has_header:
             block = block.partition(b"\n")[2]
         groups.append(parse(block))
     is_compressed = any(file.compression is not Compression.NONE for file in files)
     compression_ratio = text_bytes / max(stored_bytes, 1) if is_compressed else 1.0
     rows = size * compression_ratio / max(text_bytes / max(lines, 1), 1.0)
     return SourceSample(rows, tuple(group for group in groups if group.num_columns))
-
-
-def _text_positions(files: Sequence[InputFile]) -> Iterator[tuple[InputFile, int]]:
-    """Yield positions that are spread evenly over the bytes of all files."""
-    step = max(sum(file.size for file in files) // _TEXT_POSITIONS, _TEXT_BLOCK_BYTES)
-    passed_bytes = 0
-    for file in files:
-        positions = range(-passed_bytes % step, file.size, step)
-        if file.compression is Compression.NONE:
-            yield from ((file, position) for position in positions)
-        elif positions:
-            yield file, 0
-        passed_bytes += file.size
 
 
 def _csv(block: bytes, schema: StructType, columns: Sequence[str], options: Mapping[str, str]) -> pa.Table:

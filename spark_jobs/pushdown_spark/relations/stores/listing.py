@@ -97,6 +97,15 @@ class Split:
     storage: Storage = field(default=LOCAL, compare=False)
 
 
+def spread_splits(files: Sequence[InputFile], step: int, size: int) -> Iterator[Split]:
+    """Yield a split of at most `size` bytes after each step of bytes through all files. Samples are taken from them."""
+    offset = 0
+    for file in files:
+        for start in range(-offset % step, file.size, step):
+            yield file.split(start, min(start + size, file.size))
+        offset += file.size
+
+
 class Listing:
     """The files that Spark's own reader has listed for a DataFrame. Each property asks the JVM once."""
 
