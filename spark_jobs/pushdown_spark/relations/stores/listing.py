@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pushdown_spark.local_paths import is_local, local_path
 from pushdown_spark.relations.stores.storage import LOCAL, Storage
 from pushdown_spark.runtime.file_systems.base_files import FileEntry
-from pushdown_spark.runtime.jvm_gateway import java_strings, scala_seq
+from pushdown_spark.runtime.jvm_gateway import has_jvm, java_strings, scala_seq
 from pushdown_spark.runtime.spark_internals import analyzed_plan
 
 T = TypeVar("T")
@@ -147,7 +147,10 @@ def input_uris(frame: DataFrame) -> tuple[str, ...]:
     """Return the URIs of the files that Spark's own reader reads for a DataFrame, after globs and filters.
 
     They come from the listing, because `DataFrame.inputFiles` optimizes the DataFrame first, which takes milliseconds.
+    Over Spark Connect, there is no other way.
     """
+    if not has_jvm(frame.sparkSession):
+        return tuple(dict.fromkeys(frame.inputFiles()))
     return tuple(dict.fromkeys(java_strings(frame.sparkSession, file_index(frame).inputFiles())))
 
 
