@@ -21,7 +21,6 @@ WHERE = "id >= 10 AND id < 12 AND part = 1"
 
 EVERY = (
     "pushdown_spark.scan_planner.with_directories",
-    "pushdown_spark.relations.request.cached_fold",
     "pushdown_spark.relations.partition_directories._directory_values",
     "pushdown_spark.scan.tasks.constants_by_task",
     "pushdown_spark.scan.tasks.packing",
