@@ -90,8 +90,9 @@ class Scan:
         return int(str(self.local.deployment.api.tasks(self.dag, self.run_id)[TASK]["try_number"]))
 
     def staged(self) -> list[Path]:
-        """Return the files next to the output."""
-        return list(self.output.parent.glob(f".{self.output.name}.*"))
+        """Return the hidden files next to the output, without the records of runs that have committed."""
+        hidden = self.output.parent.glob(f".{self.output.name}.*/*")
+        return [path for path in hidden if path.suffix != ".committed"]
 
     def in_its_middle(self) -> Traces:
         """Wait until some rows have arrived, but not all. Return the traces."""
