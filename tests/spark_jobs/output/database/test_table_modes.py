@@ -575,7 +575,6 @@ def test_a_merge_stores_the_keys_of_the_rows_where_the_collation_has_others_for_
         write(output_of(spark, database, "equal", **spec), frame(spark, [(3, "A", "new"), (4, "a", "new")]))
 
 
-@pytest.mark.parametrize("database", ["sqlite", "postgresql", "mariadb"], indirect=True)
 @pytest.mark.parametrize("kind", ["float", "double"])
 def test_a_merge_by_both_zeros_is_an_error(spark: SparkSession, database: Database, kind: str) -> None:
     def merge(run: str, *keys: float) -> None:
@@ -589,6 +588,7 @@ def test_a_merge_by_both_zeros_is_an_error(spark: SparkSession, database: Databa
     assert sorted(database.rows("SELECT k, x FROM t")) == [(0.0, "other zero"), (1.5, "first")]
 
 
+@pytest.mark.parametrize("database", ["sqlite", "postgresql", "mariadb"], indirect=True)
 def test_keys_of_a_created_table_that_differ_by_a_space_are_two_keys(spark: SparkSession, database: Database) -> None:
     spec = {"mode": "merge", "merge_keys": ["x"]}
     assert write(output_of(spark, database, **spec), frame(spark, [(1, "a", "old")]))
