@@ -36,7 +36,7 @@ from pushdown_spark.optimizer.plans.sql_reader import (
     referenced_cte,
     replace_table_names,
 )
-from pushdown_spark.optimizer.private_views import PrivateViews, can_bind_dotted_names
+from pushdown_spark.optimizer.private_views import PrivateViews, has_metadata_name
 from pushdown_spark.optimizer.query_context import (
     OptimizedQuery,
     QueryContext,
@@ -166,7 +166,8 @@ class QueryOptimizer:
         """Return the sources by the names that the query uses, or None if Spark cannot run it over these names."""
         name_rule = session_name_rule(self._spark)
         names = relation_names_in(self._spark, sql, name_rule=name_rule)
-        if names is None or not (can_bind_dotted_names(sql) or all(len(parts) == 1 for parts in names)):
+        # A view cannot have a name such as `shop.orders`. Such queries with `_metadata` use no views.
+        if names is None or not (has_metadata_name(sql) or all(len(parts) == 1 for parts in names)):
             return None
         sources: dict[str, AnySource] = {}
         for name in map(".".join, names):

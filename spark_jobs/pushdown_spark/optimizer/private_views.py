@@ -15,11 +15,8 @@ from pushdown_spark.runtime.jvm_gateway import java_class
 from pushdown_spark.runtime.spark_internals import analyzed_plan, session_catalog
 
 
-def can_bind_dotted_names(sql: str) -> bool:
-    """Return whether `query_as_written` replaces relations by plans, because views do not have Spark's `_metadata`.
-
-    A name such as `shop.orders` may then stand for a DataFrame, too.
-    """
+def has_metadata_name(sql: str) -> bool:
+    """Return whether SQL contains the name of Spark's column `_metadata`, which views do not have."""
     return METADATA_COLUMN in sql.lower()
 
 
@@ -55,7 +52,7 @@ class PrivateViews:
 
     def query_as_written(self, sql: str, frames: Mapping[str, DataFrame]) -> DataFrame:
         """Return SQL over DataFrames under names that users chose, whether or not it reads Spark's `_metadata`."""
-        if can_bind_dotted_names(sql):
+        if has_metadata_name(sql):
             return query_with_metadata(self._spark, sql, frames)
         with self._shadow_all(frames):
             return self._spark.sql(sql)
