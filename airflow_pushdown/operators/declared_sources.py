@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from airflow_pushdown.assets import as_list
 from airflow_pushdown.connections.credentials import airflow_connection
 from airflow_pushdown.connections.database_connections import database_connection
-from airflow_pushdown.operators.values import entries, naming_parameters
+from airflow_pushdown.operators.values import naming_parameters
 from pushdown_spark.contract import (
     AnySourceSpec,
     RemoteConnection,
@@ -26,7 +26,7 @@ def declared_paths(sources: object) -> list[object]:
 
 
 def declared_source(parameter: str, given: Mapping[str, object]) -> AnySourceSpec:
-    """Return the spec of one source. Options may have any type, and a path may be a string or a list.
+    """Return the spec of one source. A path may be a string or a list.
 
     Raises `ConfigError` with the name of the invalid field after `parameter`.
     """
@@ -37,8 +37,6 @@ def declared_source(parameter: str, given: Mapping[str, object]) -> AnySourceSpe
             return RemoteSourceSpec.model_validate(fields)
     if isinstance(fields.get("path"), str):
         fields["path"] = (fields["path"],)
-    if "options" in fields:
-        fields["options"] = entries(f"{parameter}.options", fields["options"])
     spec = TableSourceSpec if "table" in fields and "path" not in fields else SourceSpec
     names = {field: f"{parameter}.{field}" for field in (*spec.model_fields, "schema", *fields)}
     with naming_parameters({"": parameter, **names}):

@@ -118,7 +118,7 @@ class PushdownFilesOperator(PushdownBaseOperator):
     def _common_fields(self) -> dict[str, object]:
         """Return the fields that the specs of files and of tables share, from the rendered parameters."""
         return {
-            "options": entries("options", self.options),
+            "options": self.options,
             "reader": self.reader,
             "implicit_names": entries("implicit_names", self.implicit_names),
             "implicit_columns": sequence_as_list(self.implicit_columns) or (),

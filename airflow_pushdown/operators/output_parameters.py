@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 
 from airflow_pushdown.exceptions import config_error
-from airflow_pushdown.operators.values import entries, naming_parameters, sequence_as_list
+from airflow_pushdown.operators.values import naming_parameters, sequence_as_list
 from pushdown_spark.contract import AnyOutputSpec, CatalogOutputSpec, OutputSpec, TableOutputSpec
 
 TABLES_ONLY = ("output_conn_id", "replace_where", "merge_keys")
@@ -57,7 +57,7 @@ def output_spec(given: OutputParameters, prefix: str = "") -> AnyOutputSpec | No
         layout = {
             "format": given.output_format,
             "mode": given.output_mode,
-            "options": entries(f"{prefix}output_options", given.output_options),
+            "options": given.output_options,
             "partition_by": given.partition_by or (),
             "checks": checks,
         }

@@ -1,10 +1,14 @@
-"""The base of all messages between the two sides, the problems of invalid ones, and the shortening of strings."""
+"""The base of all messages between the two sides, options of Spark in them, and the problems of invalid messages."""
 
 from __future__ import annotations
 
-from typing import Self
+from collections.abc import Mapping
+from typing import Annotated, Self
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
+
+OptionValue = str | bool | float | None
+"""A value of an option, as PySpark's `option` accepts it. None leaves the option out."""
 
 
 class Message(BaseModel):
@@ -19,6 +23,27 @@ class Message(BaseModel):
             return None if content is None else cls.model_validate_json(content)
         except ValidationError:
             return None
+
+
+def _option_texts(given: object) -> object:
+    """Write booleans and numbers as Spark does, and leave options out that are None. Other values stay as they are."""
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        return given
+    return {key: _option_text(value) for key, value in given.items() if value is not None}
+
+
+def _option_text(value: object) -> object:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value) if isinstance(value, int | float) else value
+
+
+SparkOptions = Annotated[
+    dict[str, str], BeforeValidator(_option_texts, json_schema_input_type=dict[str, OptionValue] | None)
+]
+"""Options with Spark's names. `True` and `4` become `"true"` and `"4"`."""
 
 
 def problems_of(error: ValidationError) -> list[str]:

@@ -7,7 +7,7 @@ from typing import Annotated, Self
 
 from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 
-from pushdown_spark.contract.message import Message
+from pushdown_spark.contract.message import Message, SparkOptions
 
 
 class OutputFormat(StrEnum):
@@ -100,7 +100,7 @@ class OutputSpec(Message):
     """The format of the files."""
     mode: OutputMode = OutputMode.ERROR_IF_EXISTS
     """Action if the output exists."""
-    options: dict[str, str] = Field(default_factory=dict)
+    options: SparkOptions = Field(default_factory=dict)
     """Writer options with Spark's names."""
     partition_by: tuple[str, ...] = ()
     """Partition columns."""
@@ -170,7 +170,7 @@ class CatalogOutputSpec(TableRowsSpec):
     """The table as `table`, `database.table` or `catalog.database.table`."""
     format: TableFormat = TableFormat.PARQUET
     """The format of a new table."""
-    options: dict[str, str] = Field(default_factory=dict)
+    options: SparkOptions = Field(default_factory=dict)
     """Options of a new table. An existing table must have the same."""
     partition_by: tuple[str, ...] = ()
     """Partition columns of a new table. An existing table must have the same."""

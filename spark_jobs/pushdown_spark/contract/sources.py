@@ -8,7 +8,7 @@ from typing import Annotated, Final, Literal, Self, TypedDict
 
 from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 
-from pushdown_spark.contract.message import Message
+from pushdown_spark.contract.message import Message, OptionValue, SparkOptions
 
 REMOTE: Final = "remote"
 """The `format` of a source that is a table of a database."""
@@ -106,7 +106,7 @@ class SourceSpec(Message):
     """Files, directories or globs."""
     schema_ddl: Annotated[str | None, Field(alias="schema")] = None
     """The schema as Spark DDL. By default, it is inferred from the files."""
-    options: dict[str, str] = Field(default_factory=dict)
+    options: SparkOptions = Field(default_factory=dict)
     """Reader options with Spark's names."""
     reader: ReaderChoice = ReaderChoice.AUTO
     """The reader to use."""
@@ -166,7 +166,7 @@ class SourceSpec(Message):
 class ReaderFields(TypedDict, total=False):
     """Keywords of `PushdownSession` for sources of files and tables: fields of their specs, None for the default."""
 
-    options: Mapping[str, str] | None
+    options: Mapping[str, OptionValue] | None
     reader: str | None
     filter_pushdown: bool | None
     orc: Mapping[str, object] | OrcOptions | None
@@ -189,7 +189,7 @@ class TableSourceSpec(Message):
     """`table`, which may be left out."""
     table: Annotated[str, Field(min_length=1)]
     """The table as `table`, `database.table` or `catalog.database.table`."""
-    options: dict[str, str] = Field(default_factory=dict)
+    options: SparkOptions = Field(default_factory=dict)
     """The options of `spark.read.options(...).table(...)`, for example `versionAsOf` of Delta."""
     reader: ReaderChoice = ReaderChoice.AUTO
     """The reader to use."""
