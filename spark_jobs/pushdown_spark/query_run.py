@@ -91,12 +91,13 @@ class QueryRun:
         """Write the query to its output. Return the number of rows, or None if mode `ignore` keeps the output."""
         if self._spec.output is None:
             return self._run_query(_compute_all)
-        self._output = self._open_output(self._spec.output)
-        if not self._output.prepare():
-            return self._output.committed_rows
-        with self._output.transaction():
-            rows = self._output.staged_rows = self._run_query(self._output.stage)
-        return rows
+        output = self._output = self._open_output(self._spec.output)
+        if not output.prepare():
+            return output.committed_rows
+        with output.transaction():
+            output.staged_rows = self._run_query(output.stage)
+        # In mode `ignore`, another program may have created the output since `prepare`.
+        return None if output.summary is None else output.staged_rows
 
     def report(self, rows: int | None, seconds: float, error: JobError | None) -> ScanReport:
         """Return the outcome, without the reports of the sources."""
