@@ -63,12 +63,15 @@ Item = TypeVar("Item")
 
 
 def spread(items: Sequence[Item], limit: int) -> Sequence[Item]:
-    """Return at most `limit` items, evenly spread, beginning with the first. Samples are taken from them.
+    """Return all items, or `limit` of them that are evenly spread from the first to the last. Samples are taken there.
 
-    >>> spread("abcdefg", 3)
-    'ace'
+    >>> spread("abcdefgh", 3)
+    ['a', 'e', 'h']
     """
-    return items[:: max(1, len(items) // limit)][:limit]
+    if len(items) <= limit:
+        return items
+    step = (len(items) - 1) / max(1, limit - 1)
+    return [items[round(number * step)] for number in range(limit)]
 
 
 def sum_metrics(metrics: Iterable[Metrics]) -> Metrics:

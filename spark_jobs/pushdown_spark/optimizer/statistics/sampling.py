@@ -20,6 +20,7 @@ from pyspark.sql.types import DataType, StructType
 from pushdown_spark.contract import SourceFormat
 from pushdown_spark.expressions.arrow_types import utc_arrow_type
 from pushdown_spark.expressions.session_settings import is_option_on
+from pushdown_spark.formats.scan_task import spread
 from pushdown_spark.formats.text.line_reader import LineReader
 from pushdown_spark.optimizer.statistics.distinct_values import estimate_distinct
 from pushdown_spark.relations.stores.listing import Compression, InputFile, spread_splits
@@ -126,7 +127,7 @@ def sample_files(
     """Sample these columns of files. Files that cannot be read are estimated by their size alone."""
     files = [file for file in files if file.size]
     names = [column.name for column in schema.fields if column.name in set(columns)]
-    sampled_files = [files[number] for number in _evenly_spread(len(files), _MAX_FOOTERS)]
+    sampled_files = spread(files, _MAX_FOOTERS)
     estimate = SourceSample(sum(file.size for file in files) / _DEFAULT_ROW_BYTES, ())
     if not files:
         return estimate
@@ -245,7 +246,7 @@ def _sample_columnar(
     rows = counted_rows * size / max(sum(file.bytes for file in sampled_files), 1)
     read_all = is_exact and rows <= MAX_WHOLE_ROWS
     units = [(file, unit) for file in sampled_files for unit in range(file.units)]
-    sampled = units if read_all else [units[number] for number in _evenly_spread(len(units), _POSITIONS)]
+    sampled = units if read_all else spread(units, _POSITIONS)
     max_rows = MAX_WHOLE_ROWS if read_all else _ROWS_PER_POSITION
     groups = [file.read(unit, columns, max_rows) for file, unit in sampled] if columns else []
     bounds = _common_bounds([file.bounds(columns) for file in sampled_files if file.rows]) if is_exact else {}
@@ -326,10 +327,3 @@ def _json(block: bytes, schema: StructType, columns: Sequence[str]) -> pa.Table:
 def _arrow_types(schema: StructType, columns: Sequence[str]) -> dict[str, pa.DataType]:
     requested = (column for column in schema.fields if column.name in set(columns))
     return {column.name: utc_arrow_type(column.dataType) for column in requested}
-
-
-def _evenly_spread(count: int, limit: int) -> list[int]:
-    """Return at most `limit` of the numbers below `count`, evenly spread, including the first and the last."""
-    if count <= limit:
-        return list(range(count))
-    return sorted({round(number * (count - 1) / (limit - 1)) for number in range(limit)})
