@@ -37,19 +37,20 @@ def scan(spark, source, query, **reader):
     result = plan_query(spark, sources, QuerySpec.model_validate(query))
     columns = lambda frame: ", ".join(f"`{name.replace('`', '``')}`" for name in frame.columns)
     rows = result.run(lambda frame: frame.selectExpr(f"to_json(struct({columns(frame)}))").collect())
+    assert all(spark.conf.get(setting) == "true" for setting in FILTER_SETTINGS.values()), "a query changed the session"
     assert result.rows == len(rows)
     return sorted(str(row[0]) for row in rows), result.report()["source"].model_dump(mode="json")
 
 NATIVE = {"reader": "spark", "filter_pushdown": False}
 
 with connect_session(sys.stdin.readline().strip(), {}) as spark:
+    for setting in FILTER_SETTINGS.values():
+        spark.conf.set(setting, "true")
     for line in sys.stdin:
         asked = json.loads(line)
         answer = {}
         with temporary_settings(spark, asked["settings"]):
             for name, reader in {"expected": NATIVE, "actual": {"reader": asked["reader"]}}.items():
-                for setting in FILTER_SETTINGS.values():
-                    spark.conf.set(setting, "true")
                 try:
                     answer[name], answer["report"] = scan(spark, asked["source"], asked["query"], **reader)
                 except Exception as problem:

@@ -16,7 +16,7 @@ from pushdown_spark.connect.text_scan import plan_connect_text
 from pushdown_spark.contract import IntervalSpec, OutputChecks, QuerySpec, ReaderChoice, SourceFormat, SourceReport
 from pushdown_spark.errors import BadSpecError, PushdownError, UnsupportedError
 from pushdown_spark.expressions.predicate import Predicate
-from pushdown_spark.expressions.session_settings import session_name_rule
+from pushdown_spark.expressions.session_settings import session_name_rule, temporary_settings
 from pushdown_spark.formats.native.native_scan import FILTER_SETTINGS, obstacle_of_predicate
 from pushdown_spark.formats.native.unknown_filters import unsafe_columns
 from pushdown_spark.optimizer.plans.sql_reader import named_tables, parse_query
@@ -73,15 +73,18 @@ class ConnectResult(PushdownResult):
         self,
         reports: Callable[[], dict[str, SourceReport]],
         frame: Callable[[], DataFrame],
+        settings: Mapping[str, str],
         fallback: Callable[[str], ConnectResult] | None = None,
         problem: PushdownError | None = None,
     ) -> None:
-        """`frame` returns the rows. `fallback` plans the query with Spark's reader, given the reason.
+        """`frame` returns the rows. `settings` are settings of the session that hold while the query runs.
 
-        `problem` is the error that ruled out the pushdown reader during planning.
+        `fallback` plans the query with Spark's reader, given the reason. `problem` is the error that ruled out the
+        pushdown reader during planning.
         """
         self._reports = reports
         self._frame = frame
+        self._settings = settings
         self._fallback = fallback
         super().__init__(can_fall_back=fallback is not None, problem=problem)
 
@@ -92,7 +95,8 @@ class ConnectResult(PushdownResult):
 
     def _run(self, action: Callable[[DataFrame], T], *, single_pass: bool) -> T:
         observer = RowObserver.of(self.df, OutputChecks())
-        outcome = action(observer.frame)
+        with temporary_settings(self.df.sparkSession, self._settings):
+            outcome = action(observer.frame)
         self.rows = observer.row_count()
         return outcome
 
@@ -118,9 +122,6 @@ class ConnectResult(PushdownResult):
 
 def plan_query(spark: SparkSession, sources: Mapping[str, Source], query: QuerySpec) -> ConnectResult:
     """Plan a query over declared sources. Raises typed errors that name the parameter."""
-    for source in sources.values():
-        if not source.filter_pushdown and source.format in FILTER_SETTINGS:
-            spark.conf.set(FILTER_SETTINGS[source.format], "false")
     if query.sql is not None:
         return _plan_sql(spark, sources, query.sql)
     return _plan_scan(spark, sources[query.source or ""], query)
@@ -132,8 +133,6 @@ def _plan_scan(spark: SparkSession, source: Source, query: QuerySpec) -> Connect
     The server analyzes its own scan first, so that errors in the predicate name `where`.
     """
     planned = _SourceQuery.of(spark, ConnectRelation.open(spark, source), query)
-    if planned.filter_obstacle is not None:
-        spark.conf.set(FILTER_SETTINGS[source.format], "false")
     _analyze(planned.frame(planned.server_scan("")), "where")
     outcome = plan_or_refuse(lambda: _plan_pushdown(spark, planned.request))
     if isinstance(outcome, Refusal):
@@ -187,13 +186,19 @@ class _SourceQuery:
     ) -> ConnectResult:
         """Return the planned query with a scan of the source."""
         name = self.request.source.name
-        return ConnectResult(lambda: {name: scan.report()}, partial(self.frame, scan), fallback, problem)
+        settings = _filter_settings(self.request.source, self.filter_obstacle)
+        return ConnectResult(lambda: {name: scan.report()}, partial(self.frame, scan), settings, fallback, problem)
 
     def by_server(self, reason: str, problem: PushdownError | None = None) -> ConnectResult:
         """Return the planned query with the server's reader, for a reason."""
         if self.request.source.format is SourceFormat.ORC:
             refuse_lost_columns(self.request, reason)
         return self.result(self.server_scan(reason), problem=problem)
+
+
+def _filter_settings(source: Source, obstacle: str | None) -> dict[str, str]:
+    """Return the settings that turn filters off in the server's reader, if there is an obstacle."""
+    return {} if obstacle is None else {FILTER_SETTINGS[source.format]: "false"}
 
 
 def _filter_obstacle(spark: SparkSession, relation: ConnectRelation, request: ScanRequest) -> str | None:
@@ -203,7 +208,11 @@ def _filter_obstacle(spark: SparkSession, relation: ConnectRelation, request: Sc
     its columns decide.
     """
     source, predicate, names = request.source, request.predicate, relation.schema.fieldNames()
-    if source.table is not None or source.format not in FILTER_SETTINGS or source.reader is ReaderChoice.SPARK:
+    if source.table is not None or source.format not in FILTER_SETTINGS:
+        return None
+    if not source.filter_pushdown:
+        return "turned off"
+    if source.reader is ReaderChoice.SPARK:
         return None
     if predicate is not None:
         obstacle = obstacle_of_predicate(request, names, lambda: True)
@@ -248,16 +257,16 @@ def _plan_sql(spark: SparkSession, sources: Mapping[str, Source], sql: str) -> C
         if key(name) not in names:
             raise BadSpecError(f"query: no source is named {name!r}; there are {', '.join(sorted(sources))}")
     reason = f"{_NO_GATEWAY}, so the query runs as written"
+    settings: dict[str, str] = {}
     for name, source in sources.items():
         relation = ConnectRelation.open(spark, source)
         relation.native.createOrReplaceTempView(quote_name(name))
         request = relation.request(relation.projection(None), None).for_query(sql, tree)
-        if _filter_obstacle(spark, relation, request) is not None:
-            spark.conf.set(FILTER_SETTINGS[source.format], "false")
+        settings |= _filter_settings(source, _filter_obstacle(spark, relation, request))
     frame = spark.sql(sql)
     _analyze(frame, "query")
     reports = {name: SourceReport(reader="spark", reason=reason) for name in sources}
-    return ConnectResult(lambda: reports, lambda: frame)
+    return ConnectResult(lambda: reports, lambda: frame, settings)
 
 
 def _analyze(frame: DataFrame, parameter: str) -> None:
