@@ -12,8 +12,10 @@ from parquet_comparison import ParquetComparison
 from pyspark.sql import SparkSession
 from seeds import few_and_many
 
+MANY = (150, 3)
 
-@pytest.mark.parametrize(("cases", "scans"), few_and_many((6, 2), (150, 3)))
+
+@pytest.mark.parametrize(("cases", "scans"), few_and_many((6, 2), MANY))
 @pytest.mark.parametrize(
     "comparison_class",
     [AvroComparison, OrcComparison, ParquetComparison],
@@ -29,4 +31,5 @@ def test_scans_of_random_files_return_sparks_rows(
     tally = comparison.tally
     assert tally["scans"] > tally["given up"] + tally["left to Spark"], tally
     assert tally["by pushdown in sessions"] > 0, tally
-    assert all(comparison.outcomes().values()), comparison.metrics
+    # The cases depend on Spark's version. A few of them need not have each outcome, such as pruning by a Bloom filter.
+    assert cases < MANY[0] or all(comparison.outcomes().values()), comparison.metrics
