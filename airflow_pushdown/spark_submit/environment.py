@@ -11,6 +11,8 @@ from pushdown_spark.secret_text import SECRET_NAME
 
 _URL_WITH_PASSWORD = re.compile(r"://[^/\s:@]*:[^/\s@]+@")
 _AIRFLOW_PREFIX = "AIRFLOW_"
+_LOCATION = re.compile(r"_(FILE|PATH|URI)$|^GOOGLE_APPLICATION_CREDENTIALS$")
+"""Names of variables that say where a credential is. Roles of pods and containers need them, as in EKS and ECS."""
 
 
 def child_environment(
@@ -23,8 +25,8 @@ def child_environment(
     """Return the environment of spark-submit: the worker's without variables of Airflow and credentials.
 
     Removed are all `AIRFLOW_*` variables (connections, variables, settings), variables whose name suggests a
-    credential, URLs with a password, and values that contain one of `secrets`. `extra` is the user's `env_vars`, added
-    last without a check.
+    credential and not its location, URLs with a password, and values that contain one of `secrets`. `extra` is the
+    user's `env_vars`, added last without a check.
     """
     hidden = tuple(secret for secret in secrets if secret)
     child = {name: value for name, value in environ.items() if not _is_private(name, value, hidden)}
@@ -41,6 +43,7 @@ def child_environment(
 
 def _is_private(name: str, value: str, secrets: tuple[str, ...]) -> bool:
     """Return whether an environment variable must not be passed to the job."""
-    if name.startswith(_AIRFLOW_PREFIX) or SECRET_NAME.search(name) or _URL_WITH_PASSWORD.search(value):
+    names_secret = SECRET_NAME.search(name) and not _LOCATION.search(name)
+    if name.startswith(_AIRFLOW_PREFIX) or names_secret or _URL_WITH_PASSWORD.search(value):
         return True
     return any(secret in value for secret in secrets)

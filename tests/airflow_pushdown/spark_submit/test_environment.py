@@ -35,6 +35,18 @@ def test_airflow_variables_and_secrets_are_not_passed_to_the_job() -> None:
     }
 
 
+def test_the_locations_of_credentials_are_passed_to_the_job() -> None:
+    environ = {
+        "AWS_WEB_IDENTITY_TOKEN_FILE": "/var/run/secrets/eks.amazonaws.com/serviceaccount/token",
+        "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI": "/v2/credentials/42",
+        "GOOGLE_APPLICATION_CREDENTIALS": "/keys/key.json",
+        "AZURE_FEDERATED_TOKEN_FILE": "/var/run/secrets/azure/tokens/azure-identity-token",
+    }
+    child = child_environment({**environ, "TOKEN_URI": "https://user:pw@host/"}, LOCAL, extra={})
+    assert child.items() >= environ.items()
+    assert "TOKEN_URI" not in child
+
+
 def test_variables_of_the_user_are_passed_unchanged() -> None:
     child = child_environment({}, LOCAL, extra={"MY_TOKEN": "given", "PYSPARK_PYTHON": "/on/executors/python"})
     assert child["MY_TOKEN"] == "given"
