@@ -36,7 +36,7 @@ _MAX_INT = 2**31 - 1
 _QUOTING = re.compile(r"""['"`]|--|/\*|\$\{""")
 """Literals, quoted names, comments and variables, inside which a regular expression could find words."""
 _FIRST_PLACEHOLDER = 10**17
-_ARGUMENTS = "arguments"
+ARGUMENTS = "arguments"
 """The key of the arguments as written in the `meta` dictionary of a node."""
 Tree = TypeVar("Tree", bound=exp.Expr)
 
@@ -48,7 +48,7 @@ def _keep_arguments(name: str) -> Callable[..., exp.Expr]:
     def read_and_keep(arguments: list[exp.Expr], **options: Dialect) -> exp.Expr:
         written = [argument.copy() for argument in arguments]
         node: exp.Expr = read(arguments, **options)
-        node.meta[_ARGUMENTS] = written
+        node.meta[ARGUMENTS] = written
         return node
 
     return read_and_keep
@@ -80,7 +80,7 @@ def argument_as_written(node: exp.Expr, position: int) -> str:
 
     Raises UnsupportedError for another argument.
     """
-    written = node.meta.get(_ARGUMENTS, ())
+    written = node.meta.get(ARGUMENTS, ())
     if position >= len(written) or not isinstance(written[position], exp.Literal) or not written[position].is_string:
         raise UnsupportedError("a unit or a pattern that is not a literal is not pushed down")
     return str(written[position].name)

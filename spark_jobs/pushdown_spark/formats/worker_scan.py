@@ -72,7 +72,7 @@ class WorkerScan(Scan, Generic[Plan, Metrics]):
         return self.run_tasks(self._tasks, WHOLE_SCAN, None, ())
 
     def incremental(self, limit: int) -> Iterator[DataFrame]:
-        """Yield the rows in file order, from batches of more and more tasks.
+        """Yield the rows, beginning with those of the first tasks, from batches of more and more tasks.
 
         A task returns as many rows as the cap of its batch. If it has more, the next batch begins with it, with a
         higher cap. Each batch runs to its end, so that an early stop kills no workers.

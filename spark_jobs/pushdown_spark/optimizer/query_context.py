@@ -125,7 +125,7 @@ class QueryPlan:
 
 @dataclass(frozen=True, kw_only=True)
 class QueryContext:
-    """A query in its session, which passes do not change. Temporary views stand for the sources until it is closed.
+    """A query in its session. Temporary views stand for its sources until it is closed.
 
     `query` has the names of these views in place of the sources' names in `sql`. `samples` and `views` belong to the
     session.

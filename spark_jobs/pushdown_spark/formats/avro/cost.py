@@ -86,7 +86,7 @@ class ReaderSeconds:
 
 
 def estimate(files: Sequence[InputFile], query: AvroQuery, workers: int, startup: float = 0.0) -> AvroChoice:
-    """Return the reason for the pushdown reader. `startup` are the CPU seconds that Python needs to start.
+    """Return the choice of the pushdown reader. `startup` are the CPU seconds that Python needs to start.
 
     Raises UnsupportedError if Spark's reader is cheaper, and PushdownError for a file that cannot be read, or only by
     Spark.

@@ -17,7 +17,7 @@ import pyarrow as pa
 HEADER = 3
 """Bytes of a chunk's header."""
 LARGEST_BLOCK = 1 << 23
-"""The largest length in a chunk's header, which has 23 bits. Writers reject larger blocks."""
+"""The largest size of a block. Writers reject larger ones."""
 _ZSTD_BLOCK = 1 << 17
 """Bytes that Zstandard decompresses at a time. To get fewer, the rest of a chunk need not be decompressed."""
 
@@ -74,7 +74,8 @@ class Codec:
         """Return the bytes as uncompressed chunks, for a file that is read once from memory."""
         if self.compression is CompressionKind.NONE:
             return data
-        size = min(self.block_size, (1 << 23) - 1)
+        # The length in a chunk's header has 23 bits.
+        size = min(self.block_size, LARGEST_BLOCK - 1)
         pieces = (data[start : start + size] for start in range(0, len(data), size))
         return b"".join((len(piece) << 1 | 1).to_bytes(HEADER, "little") + piece for piece in pieces)
 

@@ -16,14 +16,13 @@ from sqlglot.generators.spark import SparkGenerator
 from sqlglot.parsers.spark import SparkParser
 
 from pushdown_spark.errors import BadSpecError
-from pushdown_spark.expressions.parser import IS_COMPILED, PredicateParser, with_intervals_grouped
+from pushdown_spark.expressions.parser import ARGUMENTS, IS_COMPILED, PredicateParser, with_intervals_grouped
 from pushdown_spark.expressions.predicate import Predicate
 
 # Keys of the marks in the `meta` dictionary of a node.
 _TYPED_LITERAL = "typed_literal"
 _IS_NOT = "is_not"
 _FUNCTION_NAME = "function_name"
-_UNIT = "unit"
 _EXPLICIT_CAST = "explicit_cast"
 
 _NUMBER_SUFFIXES = {exp.DType.TINYINT: "Y", exp.DType.SMALLINT: "S", exp.DType.BIGINT: "L", exp.DType.DOUBLE: "D"}
@@ -38,7 +37,7 @@ _TYPED_LITERALS = (
 
 _Arguments = Callable[[exp.Expr], Sequence[exp.Expr]]
 _RENAMED_FUNCTIONS: dict[str, tuple[type[exp.Expr], _Arguments]] = {
-    "DATE_TRUNC": (exp.TimestampTrunc, lambda node: (node.meta[_UNIT], node.this)),
+    "DATE_TRUNC": (exp.TimestampTrunc, lambda node: (truncation_unit(node), node.this)),
     "DATE_SUB": (exp.TsOrDsAdd, lambda node: (node.this, node.expression.this)),
     "INSTR": (exp.StrPosition, lambda node: (node.this, node.args["substr"])),
     "LOG2": (exp.Log, lambda node: (node.expression,)),
@@ -62,9 +61,6 @@ def _mark_function(name: str, node_type: type[exp.Expr]) -> Callable[[list[exp.E
         node: exp.Expr = read(arguments)
         if type(node) is node_type:
             node.meta[_FUNCTION_NAME] = name
-            if node_type is exp.TimestampTrunc:
-                # sqlglot turns the unit into upper case.
-                node.meta[_UNIT] = arguments[0]
         return node
 
     return read_and_mark
@@ -157,9 +153,9 @@ def predicate_of(conditions: Sequence[exp.Expr]) -> Predicate | None:
     return Predicate(sql, exp.and_(*conditions)) if conditions else None
 
 
-def truncation_unit(node: exp.TimestampTrunc) -> exp.Expr:
-    """Return the unit argument of DATE_TRUNC or TRUNC as it was written."""
-    unit = node.meta.get(_UNIT, node.args.get("unit"))
+def truncation_unit(node: exp.Expr) -> exp.Expr:
+    """Return the unit argument of DATE_TRUNC as it was written. sqlglot turns it into upper case."""
+    unit = node.meta[ARGUMENTS][0] if ARGUMENTS in node.meta else node.args.get("unit")
     assert isinstance(unit, exp.Expr)
     return unit
 

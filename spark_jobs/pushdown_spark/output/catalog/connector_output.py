@@ -23,7 +23,7 @@ from pushdown_spark.errors import (
     UnknownColumnError,
 )
 from pushdown_spark.expressions.names import ANY_CASE
-from pushdown_spark.expressions.session_settings import session_name_rule
+from pushdown_spark.expressions.session_settings import session_name_rule, temporary_settings
 from pushdown_spark.output.base_output import Output, column_types
 from pushdown_spark.output.catalog.connector_tables import Commit, ConnectorTable
 from pushdown_spark.output.checks import RowObserver, check_rows, raise_failures, require_columns
@@ -127,7 +127,7 @@ class ConnectorOutput(Output):
                 return
         self._require_same_columns(exists)
         try:
-            with self._table.mark_commits(self._count):
+            with temporary_settings(self._spark, self._table.settings(self._count)):
                 commit = self._write(exists)
         except (PySparkException, Py4JJavaError) as problem:
             if exists and self._is_committed():

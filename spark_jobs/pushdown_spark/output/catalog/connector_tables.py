@@ -7,8 +7,8 @@ import json
 import re
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -125,18 +125,6 @@ class ConnectorTable(ABC):
     @abstractmethod
     def settings(self, rows: int) -> Mapping[str, str]:
         """Return the settings of the session that name the run in the version."""
-
-    @contextmanager
-    def mark_commits(self, rows: int) -> Iterator[None]:
-        """Name the run in versions that are committed within the block."""
-        before = {key: self._spark.conf.get(key, None) for key in self.settings(rows)}
-        try:
-            for key, value in self.settings(rows).items():
-                self._spark.conf.set(key, value)
-            yield
-        finally:
-            for key, earlier in before.items():
-                self._spark.conf.unset(key) if earlier is None else self._spark.conf.set(key, earlier)
 
     def _load(self) -> JavaObject:
         return self._catalog.loadTable(self._identifier)

@@ -23,7 +23,7 @@ KINDS = [
     pytest.param("mariadb", marks=pytest.mark.nightly),
     pytest.param("mysql", marks=pytest.mark.nightly),
 ]
-"""Values of the parameter of fixtures that call `opened`. The others run nightly."""
+"""Values of the parameter of fixtures that call `open_database`. The others run nightly."""
 
 
 @dataclass(frozen=True)
