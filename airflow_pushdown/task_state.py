@@ -1,11 +1,12 @@
-"""The state of a task in Airflow's database, which another process may have changed while a try of it still runs."""
+"""What Airflow's database has about a task: its state, which another process may have changed, and its driver."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from airflow.sdk import Context
 from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
 
 if TYPE_CHECKING:
@@ -32,12 +33,45 @@ def task_state(dag_id: str, run_id: str, task_id: str, map_index: int | None) ->
     return None if state is None else str(state)
 
 
-def has_next_try(state: str | None, *, is_current: bool) -> bool:
-    """Return whether a task in this state has another try after one that is ended now.
+class StoredDriver:
+    """The driver whose id Airflow stores for the next try of a task. Before Airflow 3.3, nothing is stored."""
 
-    `is_current` is whether Airflow still knows the ended try as the current one.
-    """
-    return state in _NEXT_TRY_FOLLOWS or (state in _NEXT_TRY_HAS_STARTED and not is_current)
+    def __init__(self, context: Context, key: str) -> None:
+        self._task = context["ti"]
+        self._store: Any = context.get("task_state_store")
+        self._key = key
+
+    def remember(self, driver_id: str) -> None:
+        """Store an id. The provider's operator stores it only after the submission."""
+        if self._store is not None:
+            self._store.set(self._key, driver_id)
+
+    def recall(self) -> str | None:
+        """Return the stored id, or None if there is none."""
+        driver_id = None if self._store is None else self._store.get(self._key)
+        return None if driver_id is None else str(driver_id)
+
+    def forget(self) -> None:
+        """Delete the id of a driver whose result was read. Otherwise a cleared task would not run again."""
+        if self._store is not None:
+            self._store.delete(self._key)
+
+    def has_next_try(self, log: Logger) -> bool:
+        """Return whether Airflow ends this try and starts another one, which can continue with the driver.
+
+        If a scheduler dies, another scheduler starts the next try of its tasks. The earlier try may be ended before,
+        during or after the start of the next one.
+        """
+        return self._store is not None and is_true_in_time(self._next_try_follows, log)
+
+    def _next_try_follows(self) -> bool:
+        task = self._task
+        try:
+            state = task_state(task.dag_id, task.run_id, task.task_id, task.map_index)
+        except LookupError:
+            return False
+        # Airflow shows the stored values of a task only to its current try.
+        return state in _NEXT_TRY_FOLLOWS or (state in _NEXT_TRY_HAS_STARTED and self.recall() is None)
 
 
 def is_true_in_time(condition: Callable[[], bool], log: Logger) -> bool:

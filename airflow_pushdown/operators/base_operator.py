@@ -87,7 +87,7 @@ class PushdownBaseOperator(JobOperator):
         paths without one. (templated)
     :param assets: Whether the source files become inlets of the task and the output an outlet. The asset events contain
         rows and bytes. Not for mapped tasks.
-    :param kwargs: Parameters of `JobOperator`, `ClusterOperator` and Airflow's operators.
+    :param kwargs: Parameters of `JobOperator` and Airflow's operators.
     """
 
     data_interval: str | None = None

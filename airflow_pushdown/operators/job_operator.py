@@ -1,27 +1,37 @@
-"""The part of the operators that submits one job with its files and reads its result."""
+"""The part of the operators that submits one job, waits for its driver on a cluster or defers, and reads its result."""
 
 from __future__ import annotations
 
+import time
 from abc import abstractmethod
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import asdict
 from functools import partial
-from typing import Any, ClassVar, Protocol, cast
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Protocol, cast
 
+from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk import BaseOperatorLink, Context
 
+from airflow_pushdown.clusters.drivers import DriverPhase, driver_unreachable_error
 from airflow_pushdown.exceptions import config_error
 from airflow_pushdown.hooks.cluster_driver import Submission
 from airflow_pushdown.hooks.connect_client import CONNECTION_TYPE, PushdownConnectHook, uses_spark_connect
 from airflow_pushdown.hooks.submit import PushdownSubmitHook
-from airflow_pushdown.operators.cluster import ClusterOperator
 from airflow_pushdown.operators.values import entries
 from airflow_pushdown.plugin.links import PushdownReportLink, SparkApplicationLink, report_path
 from airflow_pushdown.progress_reports import ProgressReports, store_progress
 from airflow_pushdown.spark_submit.application import Application
 from airflow_pushdown.spark_submit.failures import task_killed_error
-from airflow_pushdown.version_compat import AirflowTaskTimeout, TaskDeferralError
+from airflow_pushdown.task_state import StoredDriver
+from airflow_pushdown.triggers.driver import DriverEvent, DriverTrigger
+from airflow_pushdown.version_compat import AirflowTaskTimeout, TaskDeferralError, conf
 from pushdown_spark.contract import JobResult, JobSpec, SecretValues
+
+if TYPE_CHECKING:
+    from pydantic import JsonValue
+
+_RESUME_METHOD = "execute_complete"
 
 
 class _JobHook(Protocol):
@@ -33,8 +43,12 @@ class _JobHook(Protocol):
     def on_kill(self) -> None: ...
 
 
-class JobOperator(ClusterOperator):
+class JobOperator(SparkSubmitOperator):
     """An operator that submits one packaged job. Subclasses describe the job, and report its result.
+
+    The provider's operator submits the job, and stores the id of a driver on a cluster for the next try. This class
+    replaces its requests for the status, because the result of the job is in the exchange directory, and because a task
+    may be deferred.
 
     :param spark_home: Spark installation whose bin/spark-submit starts the job. By default, it is located next to
         spark_python, then in SPARK_HOME, then on PATH. (templated)
@@ -50,7 +64,9 @@ class JobOperator(ClusterOperator):
         otherwise a private directory where the first task records its own classes. Not for deploy mode cluster.
         (templated)
     :param name: Name of the Spark application. (templated)
-    :param kwargs: Parameters of `ClusterOperator` and of Airflow's operators.
+    :param deferrable: Whether the task gives back its worker slot while its driver runs on a cluster. Needs deploy mode
+        cluster and a triggerer. By default, Airflow's setting [operators] default_deferrable, in deploy mode cluster.
+    :param kwargs: Parameters of `SparkSubmitOperator` and `BaseOperator`.
     """
 
     operator_name: ClassVar[str]
@@ -66,6 +82,7 @@ class JobOperator(ClusterOperator):
         exchange_conn_id: str | None = None,
         class_archives: str | None = None,
         name: str = "{{ ti.dag_id }}.{{ ti.task_id }}",
+        deferrable: bool | None = None,
         **kwargs: Any,  # noqa: ANN401 - the parameters of the base operators, under their own names
     ) -> None:
         super().__init__(name=name, **kwargs)
@@ -74,9 +91,17 @@ class JobOperator(ClusterOperator):
         self.exchange_dir = exchange_dir
         self.exchange_conn_id = exchange_conn_id
         self.class_archives = class_archives
+        self.deferrable = deferrable
         self.history_page = ""
         self._submission: Submission | None = None
         self._killed = False
+        if deferrable and self._deploy_mode == "client":
+            raise _needs_cluster("deploy_mode is client")
+        if deferrable and self._yarn_rm_auth is not None:
+            raise config_error(
+                "deferrable: the triggerer cannot get the object yarn_rm_auth; use a connection with keytab and "
+                "principal, or deferrable=False"
+            )
 
     @abstractmethod
     def build_spec(self, run_key: str, generation: str = "") -> JobSpec:
@@ -96,6 +121,34 @@ class JobOperator(ClusterOperator):
     def job_secrets(self) -> SecretValues:
         """Return the credentials of the job, which are never part of its spec."""
 
+    def submit_job(self, context: Context) -> str | None:
+        """Submit the job, unless an earlier try died after it had submitted a driver and before it stored its id."""
+        driver_id = self._submit_hook().earlier_driver() if self.durable else None
+        if driver_id is None:
+            submitted: str | None = super().submit_job(context)
+            return submitted
+        self._remember_driver(context, driver_id)
+        return driver_id
+
+    def get_job_status(self, external_id: JsonValue, context: Context) -> str:
+        """Return the phase of the driver of an earlier try, for the decision whether to submit another one."""
+        return self._submit_hook().phase_of(str(external_id)).value
+
+    def is_job_active(self, status: str) -> bool:
+        """Return whether the driver of an earlier try still runs."""
+        return status == DriverPhase.ACTIVE.value
+
+    def is_job_succeeded(self, status: str) -> bool:
+        """Return whether the job of an earlier try has a result that was not read yet."""
+        return status == DriverPhase.SUCCEEDED.value
+
+    def poll_until_complete(self, external_id: JsonValue, context: Context) -> None:
+        """Wait for the driver, or defer the task until it has ended."""
+        driver_id = str(external_id)
+        if self._submit_hook().is_deferred:
+            self._defer_until_end(driver_id, context)
+        self._submit_hook().wait_for_driver(driver_id)
+
     def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Context) -> Any:  # noqa: ANN401
         """Continue after a deferral. If the trigger itself has failed, end the driver."""
         try:
@@ -105,7 +158,7 @@ class JobOperator(ClusterOperator):
             with self._job_files():
                 hook = self._get_hook()
                 # Without the id, the driver is found by its tag or by its files.
-                if (driver_id := self._remembered_driver(context)) is not None:
+                if (driver_id := self._stored_driver(context).recall()) is not None:
                     hook.attach(driver_id)
                 self.on_kill()
             raise
@@ -156,7 +209,7 @@ class JobOperator(ClusterOperator):
     def _collect(self, context: Context) -> JobResult:
         """Read the result of a job that has ended."""
         result = self._job_hook().collect()
-        self._forget_driver(context)
+        self._stored_driver(context).forget()
         self.history_page = self._job_hook().history_page(result.application_id)
         return result
 
@@ -179,7 +232,7 @@ class JobOperator(ClusterOperator):
             try_number=getattr(ti, "try_number", 1),
             on_started=lambda started: self._link_to(context, started),
             on_submitted=lambda driver_id: self._remember_driver(context, driver_id),
-            leaves_driver=lambda: self._leaves_driver(context),
+            leaves_driver=lambda: self.durable and self._stored_driver(context).has_next_try(self.log),
             on_progress=ProgressReports(self.log.info, partial(store_progress, ti) if self.do_xcom_push else None),
         )
 
@@ -189,8 +242,20 @@ class JobOperator(ClusterOperator):
         if started.ui is not None:
             context["ti"].xcom_push(key=SparkApplicationLink().xcom_key, value=started.ui)
 
+    def _stored_driver(self, context: Context) -> StoredDriver:
+        return StoredDriver(context, self.external_id_key)
+
+    def _remember_driver(self, context: Context, driver_id: str) -> None:
+        """Store the id of the driver for the next try, if that one may continue with it."""
+        if self.durable:
+            self._stored_driver(context).remember(driver_id)
+
     def _job_hook(self) -> _JobHook:
         return cast("_JobHook", self._hook)
+
+    def _submit_hook(self) -> PushdownSubmitHook:
+        """Return the hook of the provider's operator with its actual type."""
+        return cast("PushdownSubmitHook", self._hook)
 
     def _submit_over_spark_connect(self) -> None:
         """Run the job on the server of the connection. Raises `ConfigError` for a parameter of spark-submit."""
@@ -240,6 +305,60 @@ class JobOperator(ClusterOperator):
         self._follow_driver(hook)
         return hook
 
+    def _follow_driver(self, hook: PushdownSubmitHook) -> None:
+        """Decide who waits for the driver: a trigger, this task or spark-submit."""
+        if self._should_defer(hook):
+            hook.defer()
+        elif self.durable and not hook.track_application():
+            # The provider's operator would raise, because a retry cannot continue with the application.
+            self.durable = False
+
+    def _should_defer(self, hook: PushdownSubmitHook) -> bool:
+        """Return whether the task is deferred while its driver runs. The default is Airflow's own setting.
+
+        Raises `ConfigError` if that was requested for a driver that runs in the task.
+        """
+        if self.deferrable is None:
+            return hook.is_cluster and conf.getboolean("operators", "default_deferrable", fallback=False)
+        if self.deferrable and not hook.is_cluster:
+            raise _needs_cluster(f"the deploy mode of the connection {self._conn_id!r} is client")
+        return self.deferrable
+
+    def _defer_until_end(self, driver_id: str, context: Context) -> NoReturn:
+        hook = self._submit_hook()
+        drivers = hook.drivers()
+        if drivers is None:
+            raise _needs_cluster(f"the deploy mode of the connection {self._conn_id!r} is not cluster")
+        end_time = None
+        if self.execution_timeout is not None:
+            started = getattr(context["ti"], "start_date", None)
+            begin = time.time() if started is None else started.timestamp()
+            end_time = begin + self.execution_timeout.total_seconds()
+        self.defer(
+            trigger=DriverTrigger(
+                kind=drivers.kind,
+                settings=drivers.settings(),
+                driver_id=driver_id,
+                exchange=asdict(hook.shared_location),
+                poll_seconds=max(float(self._status_poll_interval), drivers.shortest_interval),
+                end_time=end_time,
+                stores_progress=bool(self.do_xcom_push),
+            ),
+            method_name=_RESUME_METHOD,
+        )
+
+    def _take_event(self, payload: Mapping[str, object]) -> None:
+        """Continue with the event of a trigger. Raises if the driver has not ended."""
+        event = DriverEvent.from_payload(payload)
+        hook = self._submit_hook()
+        if event.status is not None:
+            hook.take_status(event.driver_id, event.status)
+            return
+        hook.attach(event.driver_id)
+        if not event.is_timeout:
+            raise driver_unreachable_error(event.driver_id, event.problem)
+        raise AirflowTaskTimeout(f"driver {event.driver_id} ran longer than execution_timeout and was ended")
+
     def _spark_submit_options(self) -> dict[str, object]:
         """Return the options of the provider's hook that only matter to spark-submit, by the names of parameters."""
         return {
@@ -279,6 +398,13 @@ class JobOperator(ClusterOperator):
         for name, value in program.items():
             if value:
                 raise config_error(f"{name}: {self.operator_name} submits its own program; remove it")
+
+
+def _needs_cluster(reason: str) -> Exception:
+    return config_error(
+        f"deferrable: only a driver on a cluster can run without the task, and {reason}; use deploy_mode='cluster', or "
+        "deferrable=False"
+    )
 
 
 def _generation(context: Context, retries: int) -> str:

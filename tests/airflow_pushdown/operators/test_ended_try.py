@@ -33,7 +33,7 @@ def leaves(monkeypatch: pytest.MonkeyPatch) -> Leaves:
         if stored is not None:
             context["task_state_store"] = stored  # type: ignore[assignment]
         operator = PushdownScanOperator(task_id="t", path="/x", format="json", **options)
-        return operator._leaves_driver(context)  # type: ignore[arg-type]
+        return operator.durable and operator._stored_driver(context).has_next_try(operator.log)  # type: ignore[arg-type]
 
     return ask
 
