@@ -14,7 +14,7 @@ except ImportError:  # before Airflow 3.2
 from airflow_pushdown.operators.base_operator import PushdownBaseOperator
 
 ROOT = Path(__file__).resolve().parents[2]
-FOLDERS = [ROOT / "dags", ROOT / "tests" / "dags" / "must_fail", ROOT / "tests" / "e2e" / "dags"]
+FOLDERS = [ROOT / "dags", ROOT / "tests" / "e2e" / "dags"]
 
 
 @pytest.fixture(params=FOLDERS, ids=lambda folder: str(folder.relative_to(ROOT)))

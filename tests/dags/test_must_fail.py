@@ -1,9 +1,8 @@
-"""DAGs that must fail: they raise the right exception with one line, store the result in XCom, and write no output."""
+"""Tasks that must fail: they raise the right exception with one line, store the result in XCom, and write no output."""
 
 from __future__ import annotations
 
 import gzip
-import importlib.util
 import json
 import os
 import sqlite3
@@ -11,37 +10,139 @@ import subprocess
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from types import ModuleType
+from typing import Any
 
 import pytest
 from airflow.sdk import DAG, Context
 
-from airflow_pushdown.exceptions import PushdownTaskError
-
-ROOT = Path(__file__).resolve().parents[2]
-FILES = sorted((Path(__file__).parent / "must_fail").glob("*.py"))
-BEFORE_THE_JOB = {
-    "bad_predicate",
-    "missing_connection",
-    "submit_not_found",
-    "unknown_column",
-    "use_selected_by_spark",
-}
-"""Failures that come before there is a job whose result could be pushed."""
-WITHOUT_RESULT = BEFORE_THE_JOB | {"driver_killed"}
-NIGHTLY = {
-    "bad_schema",
-    "corrupt_avro_block",
-    "join_unknown_column",
-    "missing_path",
-    "truncated_gzip",
-    "unreadable_gzip",
-}
-"""Failures of the job that reach the task in the same way as others."""
+from airflow_pushdown.exceptions import (
+    ColumnError,
+    ConfigError,
+    DatabaseRefusedError,
+    DiskFullError,
+    DriverKilledError,
+    ExistingOutputError,
+    InputError,
+    PredicateError,
+    PushdownTaskError,
+    SchemaError,
+    WorkerKilledError,
+)
+from airflow_pushdown.operators import (
+    LazyOrcScanOperator,
+    PushdownJoinOperator,
+    PushdownScanOperator,
+    RemoteScanOperator,
+)
+from airflow_pushdown.operators.base_operator import PushdownBaseOperator
+from airflow_pushdown.spark_submit.spark_installation import SparkSubmitNotFoundError
 
 pytestmark = pytest.mark.e2e
+ROOT = Path(__file__).resolve().parents[2]
+Parameters = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A task that fails, and its exception with a part of the message.
+
+    `has_result` is whether a job has run whose result is pushed. Failures of the job that reach the task in the same
+    way as others are nightly.
+    """
+
+    parameters: Parameters
+    error: type[PushdownTaskError]
+    message: str
+    operator: type[PushdownBaseOperator] = PushdownScanOperator
+    has_result: bool = True
+    is_nightly: bool = False
+
+
+def failures(data: str) -> dict[str, Failure]:
+    """Return the failures by name, over the files in a directory."""
+    schema: Parameters = {"format": "json", "schema": "a int, b string"}
+    good: Parameters = {**schema, "path": f"{data}/good"}
+    kill: Parameters = {"PYTHONPATH": str(ROOT / "tests" / "e2e" / "hostile")}
+    tables = {
+        "flights": {**good, "schema": "tailnum string, b string"},
+        "planes": {**good, "schema": "tailnum string, a int"},
+    }
+    return {
+        "bad_predicate": Failure(good | {"where": "a = = 2"}, PredicateError, "'= 2'", has_result=False),
+        "bad_schema": Failure(good | {"schema": "a int b string"}, SchemaError, "schema", is_nightly=True),
+        "unknown_column": Failure(
+            good | {"schema": "tailnum string", "columns": ["tailnmu"]}, ColumnError, "tailnum", has_result=False
+        ),
+        "join_unknown_column": Failure(
+            {
+                "sources": tables,
+                "query": "SELECT p.a FROM flights AS f JOIN planes AS p ON f.tailnmu = p.tailnum WHERE f.b = 'x'",
+            },
+            ColumnError,
+            "tailnmu",
+            PushdownJoinOperator,
+            is_nightly=True,
+        ),
+        "missing_path": Failure(schema | {"path": f"{data}/no/such/*.json"}, InputError, "no/such", is_nightly=True),
+        "truncated_gzip": Failure(
+            schema | {"path": f"{data}/truncated"}, InputError, "broken.json.gz", is_nightly=True
+        ),
+        "unreadable_gzip": Failure(
+            schema | {"path": f"{data}/unreadable", "where": "b = 'x'", "reader": "pushdown"},
+            InputError,
+            "rows.json.gz: it is not a gzip file",
+            is_nightly=True,
+        ),
+        "corrupt_avro_block": Failure(
+            {"path": f"{data}/avro", "format": "avro", "where": "a >= 0", "reader": "pushdown"},
+            InputError,
+            "damaged.avro, block 1 at byte ",
+            is_nightly=True,
+        ),
+        "output_exists": Failure(
+            good | {"output": f"{data}/existing", "output_mode": "errorifexists"}, ExistingOutputError, "existing"
+        ),
+        "disk_full": Failure(schema | {"path": f"{data}/many", "output": f"{data}/tiny/out"}, DiskFullError, "space"),
+        "remote_refused": Failure(
+            {"source_conn_id": "must_fail_db", "table": "no_such_table", "where": "a = 2"},
+            DatabaseRefusedError,
+            "no table no_such_table",
+            RemoteScanOperator,
+        ),
+        # It must not mean YARN.
+        "missing_connection": Failure(
+            good | {"conn_id": "no_such_spark"}, ConfigError, "no_such_spark", has_result=False
+        ),
+        "submit_not_found": Failure(
+            good | {"spark_binary": "no-such-spark-submit"},
+            SparkSubmitNotFoundError,
+            "spark-submit not found",
+            has_result=False,
+        ),
+        # Without a template, the constructor would raise.
+        "use_selected_by_spark": Failure(
+            {"path": f"{data}/good", "schema": "a int", "use_selected": True, "reader": "{{ 'spark' }}"},
+            ConfigError,
+            "use_selected=True needs reader='pushdown'",
+            LazyOrcScanOperator,
+            has_result=False,
+        ),
+        # SIGKILL, as if memory ran out.
+        "driver_killed": Failure(
+            good | {"env_vars": kill | {"HOSTILE_TO": "job.py"}},
+            DriverKilledError,
+            "SIGKILL",
+            has_result=False,
+        ),
+        "worker_killed": Failure(
+            good | {"where": "a = 2", "reader": "pushdown", "env_vars": kill | {"HOSTILE_TO": "pyspark.daemon"}},
+            WorkerKilledError,
+            "worker",
+        ),
+    }
 
 
 @pytest.fixture(scope="module")
@@ -96,62 +197,51 @@ def tiny_disk(data: Path) -> Iterator[Path]:
     subprocess.run(["umount", str(place)], check=True)
 
 
-@pytest.fixture
-def demo_root(
+@pytest.fixture(
+    params=[
+        pytest.param(name, id=name, marks=pytest.mark.nightly if failure.is_nightly else ())
+        for name, failure in failures("/nowhere").items()
+    ]
+)
+def name(
     data: Path, local_spark: str, spark_python: str, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
-) -> Path:
-    if request.node.callspec.params["file"].stem == "disk_full":
+) -> str:
+    """Prepare the environment of a failure, and return its name."""
+    if request.param == "disk_full":
         request.getfixturevalue("tiny_disk")
-    monkeypatch.setenv("MUST_FAIL_DATA", str(data))
     monkeypatch.setenv("AIRFLOW_CONN_MUST_FAIL_DB", json.dumps({"conn_type": "sqlite", "host": str(data / "shop.db")}))
-    monkeypatch.setenv("MUST_FAIL_HOSTILE", str(ROOT / "tests" / "e2e" / "hostile"))
     monkeypatch.setenv("AIRFLOW_PUSHDOWN_SPARK_PYTHON", spark_python)
-    return data
-
-
-def load(file: Path) -> ModuleType:
-    definition = importlib.util.spec_from_file_location(f"must_fail_{file.stem}", file)
-    assert definition is not None
-    assert definition.loader is not None
-    module = importlib.util.module_from_spec(definition)
-    definition.loader.exec_module(module)
-    return module
+    return str(request.param)
 
 
 def listing(data: Path) -> set[str]:
     return {str(path.relative_to(data)) for path in data.rglob("*")}
 
 
-@pytest.mark.parametrize(
-    "file",
-    [pytest.param(file, id=file.stem, marks=pytest.mark.nightly if file.stem in NIGHTLY else ()) for file in FILES],
-)
-def test_the_dag_fails_with_the_expected_error(
-    file: Path, demo_root: Path, register_dag: Callable[[DAG], None]
-) -> None:
-    module = load(file)
-    dag = module.dag
-    expected_type, fragment = module.EXPECTED
+def test_the_task_fails_with_the_expected_error(name: str, data: Path, register_dag: Callable[[DAG], None]) -> None:
+    failure = failures(str(data))[name]
     raised: list[BaseException | str | None] = []
 
     def remember(context: Context) -> None:
         raised.append(context.get("exception"))
 
-    dag.get_task("scan").on_failure_callback = [remember]  # type: ignore[union-attr]
+    with DAG(name, schedule=None, start_date=datetime(2026, 1, 1), catchup=False) as dag:
+        parameters: Parameters = {"output": f"{data}/out/{name}", **failure.parameters}
+        failure.operator(task_id="scan", on_failure_callback=[remember], **parameters)
     register_dag(dag)
-    before = listing(demo_root)
+    before = listing(data)
     run = dag.test(logical_date=datetime(2026, 1, 1, tzinfo=UTC))
 
     assert run.state == "failed"
     (error,) = raised
-    assert type(error) is expected_type
+    assert type(error) is failure.error
     assert isinstance(error, PushdownTaskError)
-    assert fragment in str(error)
+    assert failure.message in str(error)
     assert "\n" not in str(error)
-    assert listing(demo_root) == before
+    assert listing(data) == before
     (instance,) = run.get_task_instances()
     pushed = instance.xcom_pull(task_ids="scan", key="return_value")
-    if file.stem in WITHOUT_RESULT:
-        assert pushed is None
-    else:
+    if failure.has_result:
         assert pushed["error"]["code"] == error.code.value
+    else:
+        assert pushed is None

@@ -1,4 +1,4 @@
-"""The scan of `slow_scan` with a driver on the cluster: the task waits for it, or is deferred, or has a timeout.
+"""The scan of `slow_scans` with a driver on the cluster: the task waits for it, or is deferred, or has a timeout.
 
 The workers of two DAGs die when the cluster has accepted the driver, and do not store its id. The next try follows
 before the driver starts, or when it runs.
