@@ -18,7 +18,6 @@ from pushdown_spark.contract import OutputSpec
 from pushdown_spark.errors import BadSpecError, PushdownError
 from pushdown_spark.local_paths import escape_glob, local_path
 from pushdown_spark.output.files.commit_log import CommitLog
-from pushdown_spark.output.files.commit_record import CommitRecord
 from pushdown_spark.output.files.file_target import DirectoryTarget
 from pushdown_spark.output.files.layout import OutputPaths
 from pushdown_spark.output.files.moves import staged_files
@@ -110,9 +109,5 @@ def open_connect_output(
         )
     paths = OutputPaths.of(parent, name, run_key)
     files = LocalFiles()
-    log = CommitLog(files, paths, f"run {run_key}")
-    target = DirectoryTarget(spark, output, files, paths.output)
-    record = CommitRecord.of(files, paths, generation, output.mode)
-    return ConnectFileOutput(
-        spark, target, paths, files=files, log=log, guard=_ReadFilesGuard(paths.output, read_files), record=record
-    )
+    target = DirectoryTarget(spark, output, files, paths, generation)
+    return ConnectFileOutput(spark, target, CommitLog(files, paths), _ReadFilesGuard(paths.output, read_files))

@@ -13,8 +13,12 @@ from pyspark.sql import SparkSession
 
 from pushdown_spark.contract import OutputMode, OutputSpec
 from pushdown_spark.local_paths import local_path
-from pushdown_spark.output.files.writer import FileOutput, open_output
-from pushdown_spark.runtime.file_systems.hadoop_files import HadoopFiles
+from pushdown_spark.output.files.commit_log import CommitLog
+from pushdown_spark.output.files.file_target import DirectoryTarget
+from pushdown_spark.output.files.writer import FileOutput, output_paths
+from pushdown_spark.output.source_guard import SourceGuard
+from pushdown_spark.runtime.file_systems.base_files import Files
+from pushdown_spark.runtime.file_systems.hadoop_files import HadoopFiles, open_files
 from pushdown_spark.runtime.file_systems.local_files import LocalFiles
 
 Tree = dict[str, list[str]]
@@ -174,16 +178,20 @@ def stalled_at(count: int, resumed: threading.Event, stalled: threading.Event) -
 
 def open_attempt(
     spark: SparkSession,
-    target: Path,
+    target: Path | str,
     mode: OutputMode,
     run: str,
     *,
-    files: LocalFiles | None = None,
+    files: Files | None = None,
     patience: float = 60.0,
+    partition_by: tuple[str, ...] = ("day",),
 ) -> FileOutput:
-    """Return an attempt to write an output that is partitioned by `day`."""
-    spec = OutputSpec(path=str(target), mode=mode, format="json", partition_by=("day",))
-    return open_output(spark, spec, run, files=files or LocalFiles(), patience=patience)
+    """Return an attempt to write a partitioned output. `files` is the file system, by default that of the target."""
+    spec = OutputSpec(path=str(target), mode=mode, format="json", partition_by=partition_by)
+    paths = output_paths(spark, spec.path, run)
+    log = CommitLog(files or open_files(spark, paths.output), paths, patience=patience)
+    directory = DirectoryTarget(spark, spec, log.files, paths)
+    return FileOutput(spark, directory, log, SourceGuard(HadoopFiles(spark), paths, ()))
 
 
 def local(path: str) -> Path:

@@ -32,7 +32,7 @@ from pushdown_spark.output.catalog.catalog_entry import (
     property_text,
 )
 from pushdown_spark.output.catalog.catalog_layout import check_writable, file_spec
-from pushdown_spark.output.files.commit_log import PATIENCE_SECONDS, CommitLog
+from pushdown_spark.output.files.commit_log import CommitLog
 from pushdown_spark.output.files.file_target import FileTarget, with_effective_mode
 from pushdown_spark.output.files.journal import CatalogChange, has_files
 from pushdown_spark.output.files.layout import OutputPaths
@@ -95,9 +95,9 @@ class FileTableTarget(FileTarget):
     """A table of files. A commit moves the files before it updates the catalog."""
 
     def __init__(
-        self, spark: SparkSession, output: CatalogOutputSpec, entry: CatalogEntry, paths: OutputPaths, files: Files
+        self, spark: SparkSession, output: CatalogOutputSpec, entry: CatalogEntry, files: Files, paths: OutputPaths
     ) -> None:
-        """`paths` and `files` belong to the directory of the table. Use `open_file_table`."""
+        """`files` and `paths` belong to the directory of the table. Use `open_file_table`."""
         self._spark = spark
         self._output = output
         self._entry = entry
@@ -327,27 +327,29 @@ def open_file_table(
     run_key: str,
     *,
     sources: Iterable[ReadPath] = (),
-    files: Files | None = None,
-    patience: float = PATIENCE_SECONDS,
 ) -> FileOutput:
-    """Return a new attempt of the run with this key to write a table of files. See `open_output` for the arguments.
+    """Return a new attempt of the run with this key to write a table of files. `sources` are the paths that it reads.
 
     Raises BadSpecError for tables whose files cannot be replaced all or nothing, with the reason.
     """
-    hadoop = HadoopFiles(spark)
+    paths = table_paths(spark, entry, run_key)
+    files = open_files(spark, paths.output)
+    log = CommitLog(files, paths, catalog=EntryUpdater(entry, files, paths.output))
+    target = FileTableTarget(spark, output, entry, files, paths)
+    return FileOutput(spark, target, log, SourceGuard(HadoopFiles(spark), paths, sources))
+
+
+def table_paths(spark: SparkSession, entry: CatalogEntry, run_key: str) -> OutputPaths:
+    """Return the paths of a new attempt of a run. Raises BadSpecError for a table that cannot be an output."""
     table = entry.definition()
     if table is not None:
         # A view has no directory.
         check_writable(entry, table)
     location = _directory_of(spark, entry.default_location() if table is None else table.location)
-    parent, name = hadoop.split(location)
+    parent, name = HadoopFiles(spark).split(location)
     if not name:
         raise BadSpecError(f"output_table: {entry.name} has the root of a file system as its directory")
-    files = files or open_files(spark, location)
-    paths = OutputPaths.of(parent, name, run_key)
-    log = CommitLog(files, paths, f"run {run_key}", patience, EntryUpdater(entry, files, paths.output))
-    target = FileTableTarget(spark, output, entry, paths, files)
-    return FileOutput(spark, target, paths, files=files, log=log, guard=SourceGuard(hadoop, paths, sources))
+    return OutputPaths.of(parent, name, run_key)
 
 
 def _directory_of(spark: SparkSession, location: str) -> str:

@@ -77,19 +77,19 @@ class _NoCatalog:
 
 
 class CommitLog:
-    """The commits of one output, for one attempt of one run. `writer` names the run in errors of other runs."""
+    """The commits of one output, for one attempt of one run."""
 
     def __init__(
         self,
         files: Files,
         paths: OutputPaths,
-        writer: str,
+        *,
         patience: float = PATIENCE_SECONDS,
         catalog: Catalog | None = None,
     ) -> None:
-        self._files = files
-        self._paths = paths
-        self.writer = writer
+        """A commit of another run without a heartbeat for `patience` seconds is undone."""
+        self.files = files
+        self.paths = paths
         self._patience = patience
         self._catalog: Catalog = catalog or _NoCatalog()
         self._number = 0
@@ -119,7 +119,7 @@ class CommitLog:
 
         Raises OutputTakenError if another process has taken the lock and has undone this commit.
         """
-        self._files.write_text(self._journal, journal.model_dump_json())
+        self.files.write_text(self._journal, journal.model_dump_json())
         try:
             self._replay(journal, self._journal).make(self.require_lock)
             self._update_catalog(journal)
@@ -128,7 +128,7 @@ class CommitLog:
                 self.require_lock()
             except OutputTakenError:
                 # The process that took the lock has undone the moves.
-                self._files.delete_empty(journal.aside)
+                self.files.delete_empty(journal.aside)
                 raise
             self._undo(journal, self._journal)
             raise
@@ -139,20 +139,20 @@ class CommitLog:
         locks = self._read_locks()
         own_lock = locks.get(self._number)
         later = locks.get(self._number + 1)
-        is_held = own_lock is not None and own_lock.attempt == self._paths.attempt
-        if not is_held or (later is not None and later.follows == self._paths.attempt):
+        is_held = own_lock is not None and own_lock.attempt == self.paths.attempt
+        if not is_held or (later is not None and later.follows == self.paths.attempt):
             raise OutputTakenError(
-                f"output: another process has undone this commit of {self._paths.output}: a later attempt of the run "
+                f"output: another process has undone this commit of {self.paths.output}: a later attempt of the run "
                 f"has begun, or this process did not respond for {self._patience:.0f} seconds. No row of it was kept"
             )
 
     def is_unfinished(self) -> bool:
         """Return whether a commit of this attempt is neither complete nor undone."""
-        return bool(self._files.glob(self._paths.commits, f"*-{self._paths.attempt}.journal"))
+        return bool(self.files.glob(self.paths.commits, f"*-{self.paths.attempt}.journal"))
 
     def commits_of_others(self) -> dict[str, str]:
         """Return the partitions that other runs have committed during this attempt, with the names of these runs."""
-        return _read_others(self._files, self._paths.others)
+        return _read_others(self.files, self.paths.others)
 
     def _update_catalog(self, journal: Journal) -> None:
         if journal.change is not None:
@@ -161,33 +161,33 @@ class CommitLog:
 
     def _complete(self, journal: Journal, path: str) -> None:
         """Complete a commit after its last move: notify the other attempts, and delete the replaced files."""
-        for claim in self._files.glob(self._paths.control, CLAIMS_OF_ALL_RUNS):
+        for claim in self.files.glob(self.paths.control, CLAIMS_OF_ALL_RUNS):
             if f"/staging-{journal.run}/" not in claim:
                 note = others_path(claim)
-                commits = _read_others(self._files, note) | dict.fromkeys(journal.partitions, journal.writer)
-                self._files.write_text(note, json.dumps(commits))
+                commits = _read_others(self.files, note) | dict.fromkeys(journal.partitions, journal.writer)
+                self.files.write_text(note, json.dumps(commits))
         try:
-            self._files.delete(journal.aside)
-            self._files.delete(journal.rows)
+            self.files.delete(journal.aside)
+            self.files.delete(journal.rows)
         except (OSError, Py4JError) as problem:
             raise OSError(
-                f"the rows of {journal.writer} are in {self._paths.output}, but the files that they replaced cannot be "
+                f"the rows of {journal.writer} are in {self.paths.output}, but the files that they replaced cannot be "
                 f"deleted ({root_message(problem)}); delete {journal.aside}, and run the task again"
             ) from None
         self._delete_journal(path)
 
     def _repair(self) -> None:
         """Undo the commits of lower locks, or complete them if all their moves were made."""
-        for path in self._files.glob(self._paths.commits, "*.journal"):
-            text = self._files.read_text(path)
+        for path in self.files.glob(self.paths.commits, "*.journal"):
+            text = self.files.read_text(path)
             if text is not None:
-                self._undo_or_complete(fence(self._files, Journal.model_validate_json(text), self._number), path)
+                self._undo_or_complete(fence(self.files, Journal.model_validate_json(text), self._number), path)
         for number in self._read_locks():
             if number < self._number:
                 self._delete_lock(number)
-        for name in self._files.names(self._paths.commits):
+        for name in self.files.names(self.paths.commits):
             if name.endswith((DRAFT, _PROGRESS)):
-                self._files.delete(f"{self._paths.commits}/{name}")
+                self.files.delete(f"{self.paths.commits}/{name}")
 
     def _undo_or_complete(self, journal: Journal, path: str) -> None:
         moves = self._replay(journal, path)
@@ -198,26 +198,26 @@ class CommitLog:
             self._complete(journal, path)
         else:
             self._undo(journal, path)
-            self._files.delete(journal.rows)
-            self._files.delete_empty(journal.rows.rpartition("/")[0])
+            self.files.delete(journal.rows)
+            self.files.delete_empty(journal.rows.rpartition("/")[0])
 
     def _undo(self, journal: Journal, path: str) -> None:
         self._replay(journal, path).undo()
-        if has_files(self._files, journal.aside):
-            raise OSError(f"{journal.aside} still has files of {self._paths.output}; move them back manually")
+        if has_files(self.files, journal.aside):
+            raise OSError(f"{journal.aside} still has files of {self.paths.output}; move them back manually")
         if journal.change is not None:
             self._catalog.revert(journal.change)
-        self._files.delete(journal.aside)
+        self.files.delete(journal.aside)
         self._delete_journal(path)
 
     def _replay(self, journal: Journal, path: str) -> JournalReplay:
-        return JournalReplay(self._files, journal, path + _PROGRESS)
+        return JournalReplay(self.files, journal, path + _PROGRESS)
 
     def _delete_journal(self, path: str) -> None:
         """Delete the journal of a complete or undone commit."""
-        self._files.delete(path)
+        self.files.delete(path)
         # This file shows that the commit is complete, so it is deleted last.
-        self._files.delete(path + _PROGRESS)
+        self.files.delete(path + _PROGRESS)
 
     def _acquire_lock(self, require_claim: Callable[[], None] | None) -> int:
         """Wait for the lock, and return its number. The lock of a dead process is followed by the next number."""
@@ -232,7 +232,7 @@ class CommitLog:
                 if self._create_lock(1, _Lock()):
                     return 1
                 continue
-            state = (locks, [self._files.read_text(self._path("heartbeat", number)) for number in locks])
+            state = (locks, [self.files.read_text(self._path("heartbeat", number)) for number in locks])
             if state != observed:
                 observed, since = state, time.monotonic()
             is_dead = time.monotonic() - since >= self._patience
@@ -253,30 +253,30 @@ class CommitLog:
         if self._read_lock(newest) == locks[newest]:
             return number
         # Another process has completed the repair in the meantime.
-        self._files.delete(self._path("lock", number))
+        self.files.delete(self._path("lock", number))
         return None
 
     def _create_lock(self, number: int, before: _Lock) -> bool:
         lock = {
-            "run": self._paths.run,
-            "attempt": self._paths.attempt,
+            "run": self.paths.run,
+            "attempt": self.paths.attempt,
             "follows": before.attempt,
-            "writer": self.writer,
+            "writer": self.paths.writer,
         }
-        return self._files.create(self._path("lock", number), json.dumps(lock))
+        return self.files.create(self._path("lock", number), json.dumps(lock))
 
     def _is_earlier_attempt(self, lock: _Lock) -> bool:
-        return lock.run == self._paths.run and lock.attempt != self._paths.attempt
+        return lock.run == self.paths.run and lock.attempt != self.paths.attempt
 
     def _read_locks(self) -> dict[int, _Lock]:
         """Return all locks by their numbers."""
-        stems = (name.removesuffix(LOCK) for name in self._files.names(self._paths.commits) if name.endswith(LOCK))
+        stems = (name.removesuffix(LOCK) for name in self.files.names(self.paths.commits) if name.endswith(LOCK))
         locks = {int(stem): self._read_lock(int(stem)) for stem in stems}
         return {number: lock for number, lock in locks.items() if lock is not None}
 
     def _read_lock(self, number: int) -> _Lock | None:
         """Return a lock, or None if there is no lock with this number."""
-        text = self._files.read_text(self._path("lock", number))
+        text = self.files.read_text(self._path("lock", number))
         if text is None:
             return None
         try:
@@ -287,17 +287,17 @@ class CommitLog:
 
     def _release_lock(self) -> None:
         """Delete the lock, unless a commit that could not be undone needs it."""
-        if not self._files.exists(self._journal):
+        if not self.files.exists(self._journal):
             self._delete_lock(self._number)
-        self._files.delete_empty(self._paths.commits)
-        self._files.delete_empty(self._paths.control)
+        self.files.delete_empty(self.paths.commits)
+        self.files.delete_empty(self.paths.control)
 
     def _delete_lock(self, number: int) -> None:
         """Delete a lock of a dead process or of this attempt, but not a newer lock of another process."""
         lock = self._read_lock(number)
-        if lock is not None and (number < self._number or lock.attempt == self._paths.attempt):
-            self._files.delete(self._path("heartbeat", number))
-            self._files.delete(self._path("lock", number))
+        if lock is not None and (number < self._number or lock.attempt == self.paths.attempt):
+            self.files.delete(self._path("heartbeat", number))
+            self.files.delete(self._path("lock", number))
 
     def _send_heartbeats(self, number: int, ended: threading.Event) -> None:
         beat = 0
@@ -305,15 +305,15 @@ class CommitLog:
             beat += 1
             # The next heartbeat makes up for a failed one.
             with contextlib.suppress(Exception):
-                self._files.write_text(self._path("heartbeat", number), f"{self._paths.attempt} {beat}")
+                self.files.write_text(self._path("heartbeat", number), f"{self.paths.attempt} {beat}")
 
     @property
     def _journal(self) -> str:
         # The name has the attempt, so that a process that resumes cannot delete the journal of a later lock.
-        return f"{self._paths.commits}/{self._number}-{self._paths.attempt}.journal"
+        return f"{self.paths.commits}/{self._number}-{self.paths.attempt}.journal"
 
     def _path(self, kind: str, number: int) -> str:
-        return f"{self._paths.commits}/{number}.{kind}"
+        return f"{self.paths.commits}/{number}.{kind}"
 
 
 def _read_others(files: Files, path: str) -> dict[str, str]:

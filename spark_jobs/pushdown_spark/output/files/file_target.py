@@ -11,8 +11,9 @@ from pyspark.sql import types as t
 
 from pushdown_spark.contract import OutputMode, OutputSpec, OutputSummary
 from pushdown_spark.errors import BadSpecError, UnwritableValueError
+from pushdown_spark.output.files.commit_record import CommitRecord
 from pushdown_spark.output.files.journal import CatalogChange
-from pushdown_spark.output.files.layout import unescape_name
+from pushdown_spark.output.files.layout import OutputPaths, unescape_name
 from pushdown_spark.output.target_checks import partition_keys
 from pushdown_spark.runtime.file_systems.base_files import Files, is_hidden
 
@@ -50,6 +51,11 @@ class FileTarget(ABC):
         """
         return None
 
+    def record_commit(  # noqa: B027 - the catalog has the record of a table
+        self, files: tuple[str, ...], rows: int | None, summary: OutputSummary, *, is_complete: bool
+    ) -> None:
+        """Record a commit for `find_commit`, before its first move and, with `is_complete`, after its last."""
+
     @abstractmethod
     def check_existing(self) -> bool:
         """Return whether the target exists. Raises a typed error if it cannot take rows."""
@@ -84,12 +90,15 @@ class FileTarget(ABC):
 
 
 class DirectoryTarget(FileTarget):
-    """A directory that no catalog knows."""
+    """A directory that no catalog knows. With the `generation` of the job, its commits are recorded for a retry."""
 
-    def __init__(self, spark: SparkSession, spec: OutputSpec, files: Files, location: str) -> None:
+    def __init__(
+        self, spark: SparkSession, spec: OutputSpec, files: Files, paths: OutputPaths, generation: str | None = None
+    ) -> None:
         self.spec = with_effective_mode(spark, spec)
         self._files = files
-        self._location = location
+        self._location = paths.output
+        self._record = None if generation is None else CommitRecord.of(files, paths, generation, spec.mode)
         self._integers: set[str] = set()
         """The names of integer columns in lower case, known after `stored_rows`."""
 
@@ -97,6 +106,17 @@ class DirectoryTarget(FileTarget):
     def name(self) -> str:
         """The path."""
         return self.spec.path
+
+    def find_commit(self) -> tuple[int | None, OutputSummary] | None:
+        """Return the recorded commit of an earlier attempt."""
+        return None if self._record is None else self._record.find()
+
+    def record_commit(
+        self, files: tuple[str, ...], rows: int | None, summary: OutputSummary, *, is_complete: bool
+    ) -> None:
+        """Write the record of the commit, if its mode needs one."""
+        if self._record is not None:
+            self._record.write(files, rows, summary, is_complete=is_complete)
 
     def check_existing(self) -> bool:
         """Return whether the directory exists."""

@@ -37,18 +37,22 @@ _ESCAPED = re.compile("%([0-9A-Fa-f]{2})")
 
 @dataclass(frozen=True)
 class OutputPaths:
-    """Paths of one attempt to write an output. `control` is the hidden directory next to it."""
+    """Paths of one attempt to write an output. `control` is the hidden directory next to it.
+
+    `writer` names the run in errors of other runs.
+    """
 
     output: str
     control: str
     run: str
     attempt: str
+    writer: str
 
     @classmethod
     def of(cls, parent: str, name: str, run_key: str) -> OutputPaths:
         """Return the paths of a new attempt of a run, for the output `name` in the directory `parent`."""
         run = hashlib.sha256(run_key.encode()).hexdigest()[:16]
-        return cls(f"{parent}/{name}", f"{parent}/.{name}.pushdown", run, uuid.uuid4().hex[:16])
+        return cls(f"{parent}/{name}", f"{parent}/.{name}.pushdown", run, uuid.uuid4().hex[:16], f"run {run_key}")
 
     @property
     def staging(self) -> str:

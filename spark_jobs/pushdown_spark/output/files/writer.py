@@ -20,8 +20,7 @@ from pushdown_spark.formats.avro.spark_source import spark_format
 from pushdown_spark.local_paths import escape_glob, is_local
 from pushdown_spark.output.base_output import Output, column_types
 from pushdown_spark.output.checks import RowObserver, check_rows, raise_failures, require_columns
-from pushdown_spark.output.files.commit_log import PATIENCE_SECONDS, CommitLog
-from pushdown_spark.output.files.commit_record import CommitRecord
+from pushdown_spark.output.files.commit_log import CommitLog
 from pushdown_spark.output.files.file_target import OVERWRITE_OPTION, DirectoryTarget, FileTarget
 from pushdown_spark.output.files.journal import Journal
 from pushdown_spark.output.files.layout import CLAIM, OutputPaths, unescape_name
@@ -29,7 +28,7 @@ from pushdown_spark.output.files.moves import MovePlanner, partitions_of, staged
 from pushdown_spark.output.source_guard import OutputGuard, ReadPath, SourceGuard
 from pushdown_spark.output.stored_rows import with_stored_partitions
 from pushdown_spark.output.target_checks import check_no_table
-from pushdown_spark.runtime.file_systems.base_files import FileEntry, Files
+from pushdown_spark.runtime.file_systems.base_files import FileEntry
 from pushdown_spark.runtime.file_systems.file_paths import followed_path
 from pushdown_spark.runtime.file_systems.hadoop_files import HadoopFiles, open_files
 from pushdown_spark.runtime.query_metrics import QueryWatch
@@ -46,27 +45,16 @@ _WHOLE_OUTPUT = ""
 class FileOutput(Output):
     """One attempt of one run to write files. `commit` moves whole files or directories."""
 
-    def __init__(
-        self,
-        spark: SparkSession,
-        target: FileTarget,
-        paths: OutputPaths,
-        *,
-        files: Files,
-        log: CommitLog,
-        guard: OutputGuard,
-        record: CommitRecord | None = None,
-    ) -> None:
-        """`paths`, `files`, `log` and `record` belong to the target. Use `open_output`."""
+    def __init__(self, spark: SparkSession, target: FileTarget, log: CommitLog, guard: OutputGuard) -> None:
+        """`log` has the commits of the target. Use `open_output`."""
         super().__init__()
         self._spark = spark
         self._target = target
-        self.paths = paths
+        self.paths = log.paths
         """The paths of this attempt's rows and of the hidden files of its commit."""
-        self._files = files
+        self._files = log.files
         self._log = log
         self._guard = guard
-        self._record = record
         self._frame: DataFrame | None = None
         self._observer: RowObserver | None = None
         self._written_files: int | None = None
@@ -188,10 +176,10 @@ class FileOutput(Output):
                     self._guard.check(self.name, [*partitions, *emptied])
                 summary = self._summarize(staged, partitions)
                 names = tuple(self.paths.below_rows(entry.path) for entry in staged)
-                self._write_record(names, summary, is_complete=False)
+                self._target.record_commit(names, self.staged_rows, summary, is_complete=False)
                 self._log.commit(self._journal(staged, partitions, emptied))
                 self.summary = summary
-                self._write_record(names, summary, is_complete=True)
+                self._target.record_commit(names, self.staged_rows, summary, is_complete=True)
         self.abort()
 
     def _require_written_files(self, staged: int) -> None:
@@ -206,13 +194,9 @@ class FileOutput(Output):
                 f"{staged}, so the output is unchanged; write to a path that all machines of the cluster share"
             )
 
-    def _write_record(self, names: tuple[str, ...], summary: OutputSummary, *, is_complete: bool) -> None:
-        if self._record is not None:
-            self._record.write(names, self.staged_rows, summary, is_complete=is_complete)
-
     def _is_committed(self) -> bool:
         """Return whether an earlier attempt of the run has committed an output that this one must not replace."""
-        commit = self._target.find_commit() if self._record is None else self._record.find()
+        commit = self._target.find_commit()
         if commit is None:
             return False
         self.committed_rows, summary = commit
@@ -319,7 +303,7 @@ class FileOutput(Output):
             partitions = sorted([*partitions, *emptied])
         return Journal(
             run=self.paths.run,
-            writer=self._log.writer,
+            writer=self.paths.writer,
             rows=self.paths.rows,
             aside=self.paths.aside,
             moves=tuple(moves),
@@ -353,32 +337,29 @@ def open_output(
     *,
     generation: str | None = None,
     sources: Iterable[ReadPath] = (),
-    files: Files | None = None,
-    patience: float = PATIENCE_SECONDS,
 ) -> FileOutput:
     """Return a new attempt of the run with this key to write an output.
 
     With the `generation` of the job, the commit is recorded for a retry. `sources` are the paths that the job reads.
-    `files` is the file system, by default the file system of the path. A commit of another run without a heartbeat for
-    `patience` seconds is undone.
 
     Raises BadSpecError for a path that cannot be an output, and for an unknown mode of Spark's partition overwrite.
     """
+    paths = output_paths(spark, output.path, run_key)
+    files = open_files(spark, paths.output)
+    target = DirectoryTarget(spark, output, files, paths, generation)
+    return FileOutput(spark, target, CommitLog(files, paths), SourceGuard(HadoopFiles(spark), paths, sources))
+
+
+def output_paths(spark: SparkSession, path: str, run_key: str) -> OutputPaths:
+    """Return the paths of a new attempt of a run. Raises BadSpecError for a path that cannot be an output."""
     hadoop = HadoopFiles(spark)
-    path = followed_path(hadoop.qualify(output.path))
-    parent, name = hadoop.split(path)
+    location = followed_path(hadoop.qualify(path))
+    parent, name = hadoop.split(location)
     if not name:
-        raise BadSpecError(f"output: {output.path!r} is the root of a file system; give a directory in it")
-    if not is_local(path) and ":" in path.partition("://")[2].partition("/")[2]:
+        raise BadSpecError(f"output: {path!r} is the root of a file system; give a directory in it")
+    if not is_local(location) and ":" in location.partition("://")[2].partition("/")[2]:
         raise BadSpecError(
-            f"output: Hadoop cannot list directories with a colon in their names, such as {output.path!r}; use another "
+            f"output: Hadoop cannot list directories with a colon in their names, such as {path!r}; use another "
             "name, for example with {{ ts_nodash }} instead of {{ ts }}"
         )
-    paths = OutputPaths.of(parent, name, run_key)
-    files = files or open_files(spark, path)
-    record = None if generation is None else CommitRecord.of(files, paths, generation, output.mode)
-    log = CommitLog(files, paths, f"run {run_key}", patience)
-    target = DirectoryTarget(spark, output, files, path)
-    return FileOutput(
-        spark, target, paths, files=files, log=log, guard=SourceGuard(hadoop, paths, sources), record=record
-    )
+    return OutputPaths.of(parent, name, run_key)

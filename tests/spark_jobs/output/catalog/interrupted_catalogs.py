@@ -13,8 +13,11 @@ from pyspark.sql import SparkSession
 
 from pushdown_spark.contract import CatalogOutputSpec, OutputMode
 from pushdown_spark.output.catalog.catalog_entry import CatalogEntry
-from pushdown_spark.output.catalog.file_table import open_file_table
+from pushdown_spark.output.catalog.file_table import EntryUpdater, FileTableTarget, table_paths
+from pushdown_spark.output.files.commit_log import CommitLog
 from pushdown_spark.output.files.writer import FileOutput
+from pushdown_spark.output.source_guard import SourceGuard
+from pushdown_spark.runtime.file_systems.hadoop_files import HadoopFiles
 
 OLD = {"day=1": "old 1", "day=2": "old 2", "day=3": "old 3"}
 NEW = {"day=2": "new 2", "day=3": "new 3", "day=4": "new 4"}
@@ -121,7 +124,10 @@ class Table:
             replace_where=where or None,
         )
         entry = InterruptedEntry(self.spark, self.name, files.step)
-        return open_file_table(self.spark, spec, entry, run, files=files, patience=patience)
+        paths = table_paths(self.spark, entry, run)
+        log = CommitLog(files, paths, patience=patience, catalog=EntryUpdater(entry, files, paths.output))
+        target = FileTableTarget(self.spark, spec, entry, files, paths)
+        return FileOutput(self.spark, target, log, SourceGuard(HadoopFiles(self.spark), paths, ()))
 
     def write(self, output: FileOutput, rows: Mapping[str, str] = NEW) -> None:
         """Make all steps of one attempt. Rows of a new table are staged by Spark, which knows their types."""

@@ -11,7 +11,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from pushdown_spark.contract import OutputMode, OutputSpec, OutputSummary, SourceSpec
 from pushdown_spark.errors import OutputExistsError
+from pushdown_spark.output.files.commit_record import CommitRecord
 from pushdown_spark.output.files.writer import FileOutput, open_output
+from pushdown_spark.runtime.file_systems.local_files import LocalFiles
 from pushdown_spark.session import PushdownSession
 
 SUMMARY = OutputSummary(mode=OutputMode.ERROR_IF_EXISTS, columns={})
@@ -34,6 +36,11 @@ def commit(output: FileOutput, frame: DataFrame, rows: int = 2) -> None:
     with output.transaction():
         output.stage(frame)
         output.staged_rows = rows
+
+
+def write_incomplete_record(output: FileOutput, *files: str) -> None:
+    """Write the record of a commit of some files as it is before the first move."""
+    CommitRecord(LocalFiles(), output.paths, "0").write(files, None, SUMMARY, is_complete=False)
 
 
 @pytest.mark.parametrize("mode", [OutputMode.ERROR_IF_EXISTS, OutputMode.IGNORE])
@@ -95,7 +102,7 @@ def test_a_driver_that_ends_before_its_commit_has_not_committed(
     first = attempt(spark, tmp_path / "out")
     assert first.prepare()
     first.stage(frame)
-    first._write_record(("/part-0",), SUMMARY, is_complete=False)
+    write_incomplete_record(first, "/part-0")
     assert attempt(spark, tmp_path / "out").prepare()
 
 
@@ -104,9 +111,7 @@ def test_a_driver_that_ends_after_its_commit_has_committed(
 ) -> None:
     first = attempt(spark, tmp_path / "out")
     commit(first, frame)
-    files = tuple(f"/{path.name}" for path in (tmp_path / "out").glob("part-*"))
-    # As it was before the last move: the file about it is not complete.
-    first._write_record(files, SUMMARY, is_complete=False)
+    write_incomplete_record(first, *(f"/{path.name}" for path in (tmp_path / "out").glob("part-*")))
     assert not attempt(spark, tmp_path / "out").prepare()
 
 

@@ -15,20 +15,19 @@ from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.nightly
 ROOT = Path(__file__).resolve().parents[4]
+HELPERS = Path(__file__).resolve().parents[1]
 DAYS = 30
 DRIVER = """
 import sys
 from pyspark.sql import SparkSession
-from pushdown_spark.contract import OutputSpec
-from pushdown_spark.output.files.writer import open_output
+from interrupted_files import open_attempt
 
 path, mode, days = sys.argv[1], sys.argv[2], sys.argv[3:]
 spark = (SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
          .config("spark.log.level", "OFF").config("spark.sql.shuffle.partitions", "2").getOrCreate())
 print("ready", flush=True)
 for day in days:
-    spec = OutputSpec(path=path, format="json", mode=mode, partition_by=("day", "odd"))
-    output = open_output(spark, spec, f"run of {day}", patience=2.0)
+    output = open_attempt(spark, path, mode, f"run of {day}", patience=2.0, partition_by=("day", "odd"))
     if output.prepare():
         with output.transaction():
             output.stage(spark.range(40).selectExpr("id", f"{day} AS day", "id % 2 AS odd").repartition(4))
@@ -61,7 +60,7 @@ def _drive(target: Path, mode: str, days: list[int], seconds: float) -> tuple[li
     """Write days until the driver is killed. Return the reported days, and whether it was killed."""
     driver = subprocess.Popen(
         [sys.executable, "-c", DRIVER, str(target), mode, *map(str, days)],
-        env={**os.environ, "PYTHONPATH": str(ROOT / "spark_jobs"), "PYSPARK_PYTHON": sys.executable},
+        env={**os.environ, "PYTHONPATH": f"{ROOT / 'spark_jobs'}:{HELPERS}", "PYSPARK_PYTHON": sys.executable},
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         start_new_session=True,

@@ -11,7 +11,7 @@ from contextlib import suppress
 from itertools import count
 
 import pytest
-from interrupted_files import KilledError, KilledHadoopFiles
+from interrupted_files import KilledError, KilledHadoopFiles, open_attempt
 from pyspark.sql import SparkSession
 from s3_server import ObjectStore, require_s3a
 
@@ -80,9 +80,8 @@ def bucket(spark: SparkSession, store: ObjectStore) -> Iterator[str]:
 @pytest.fixture
 def output(spark: SparkSession, bucket: str) -> Callable[..., FileOutput]:
     def of(number: int, mode: OutputMode, run: str, files: HadoopFiles | None = None) -> FileOutput:
-        path = f"s3a://{bucket}/out {number}"
-        spec = OutputSpec(path=path, mode=mode, format="json", partition_by=("day",))
-        return open_output(spark, spec, run, files=files, patience=IMPATIENT if run == "other" else 60)
+        patience = IMPATIENT if run == "other" else 60
+        return open_attempt(spark, f"s3a://{bucket}/out {number}", mode, run, files=files, patience=patience)
 
     return of
 
