@@ -18,8 +18,9 @@ from pyspark.sql.types import (
 )
 
 from pushdown_spark.errors import BadSpecError, KindMismatchError
-from pushdown_spark.expressions.names import NameRule
+from pushdown_spark.expressions.names import ANY_CASE, NameRule
 from pushdown_spark.projection.field_names import FieldIndex, unknown_column
+from pushdown_spark.projection.implicit_columns import BUILT_IN, ImplicitCatalog
 from pushdown_spark.projection.paths import (
     ColumnPath,
     Elements,
@@ -47,16 +48,18 @@ class PathExpression:
 
 @dataclass(frozen=True)
 class PathContext:
-    """The schema that paths are resolved against.
-
-    `origin` returns where the type of a top-level column comes from (a file, the declared schema), for errors.
-    `implicit` are names that an error may suggest besides the columns of the schema.
-    """
+    """The columns that paths are resolved against: those of a table, and of its files."""
 
     schema: StructType
-    name_rule: NameRule
-    origin: Callable[[str], str]
-    implicit: tuple[str, ...]
+    name_rule: NameRule = ANY_CASE
+    origin: Callable[[str], str] = lambda _: ""
+    """Returns where the type of a top-level column comes from (a file, the declared schema), for errors."""
+    implicit_catalog: ImplicitCatalog = BUILT_IN
+    depth: Callable[[], int] | None = None
+    """Returns the number of directories between the deepest file and its scan root, beyond which a `dirK` is null. It
+    is only called for a `dirK`. Without it, no `dirK` is null."""
+    has_unnamed_fields: bool = False
+    """Whether lines have fields without names, so that `columns[i]` exists."""
 
     @cached_property
     def columns(self) -> FieldIndex:
@@ -178,7 +181,7 @@ class PathCompiler:
         field = (self._context.columns if top else self._context.members(struct)).find(name)
         if field is None:
             where = "columns" if top and len(self._path.steps) == 1 else f"columns {str(self._path)!r}"
-            raise unknown_column(name, where, struct, self._context.implicit)
+            raise unknown_column(name, where, struct, self._context.implicit_catalog.names)
         return field
 
     def _mismatch(self, problem: str, rule: str) -> KindMismatchError:

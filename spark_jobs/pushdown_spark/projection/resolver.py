@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from pyspark.sql.types import ArrayType, DataType, StringType, StructType
+from pyspark.sql.types import ArrayType, DataType, StringType
 
 from pushdown_spark.errors import BadSpecError, KindMismatchError
-from pushdown_spark.expressions.names import ANY_CASE, NameRule
-from pushdown_spark.projection.implicit_columns import BUILT_IN, ImplicitCatalog, ImplicitColumn
+from pushdown_spark.projection.implicit_columns import ImplicitColumn
 from pushdown_spark.projection.path_expressions import PathCompiler, PathContext, PathExpression
 from pushdown_spark.projection.path_tree import ProjectionTree, merge_paths
 from pushdown_spark.projection.paths import (
@@ -76,28 +75,13 @@ class Projection:
         return plain == [output.expression for output in self.outputs] == [quote_name(o.name) for o in self.outputs]
 
 
-def resolve(
-    columns: Sequence[str] | None,
-    schema: StructType,
-    *,
-    name_rule: NameRule = ANY_CASE,
-    implicit_catalog: ImplicitCatalog = BUILT_IN,
-    depth: Callable[[], int] | None = None,
-    origin: Callable[[str], str] = lambda _: "",
-    has_unnamed_fields: bool = False,
-) -> Projection:
-    """Resolve `columns` (None means `*`) against the schema of a table.
+def resolve(columns: Sequence[str] | None, context: PathContext) -> Projection:
+    """Resolve `columns` (None means `*`) against the columns of a table.
 
-    `depth` returns the number of directories between the deepest file and its scan root, beyond which a `dirK` is null.
-    It is only called for a `dirK`. Without it, no `dirK` is null. `origin` returns where a column's type comes from,
-    for errors. `has_unnamed_fields` is whether lines have fields without names, so that `columns[i]` exists. Raises
-    BadSpecError for invalid paths, for duplicate output names, and if `columns[i]` is mixed with named columns;
+    Raises BadSpecError for invalid paths, for duplicate output names, and if `columns[i]` is mixed with named columns;
     UnknownColumnError with the most similar names; and KindMismatchError for a step that the type does not support.
     """
-    context = PathContext(schema, name_rule, origin, implicit_catalog.names)
-    has_array = has_unnamed_fields and FIELDS_COLUMN not in context.columns
-    paths = parse_paths(["*"] if columns is None else columns)
-    return _Resolver(context, depth, implicit_catalog, has_array).projection(paths)
+    return _Resolver(context).projection(parse_paths(["*"] if columns is None else columns))
 
 
 @dataclass(frozen=True)
@@ -113,13 +97,9 @@ class _Draft:
 class _Resolver:
     """A resolver of the paths of one projection."""
 
-    def __init__(
-        self, context: PathContext, depth: Callable[[], int] | None, implicit_catalog: ImplicitCatalog, has_array: bool
-    ) -> None:
+    def __init__(self, context: PathContext) -> None:
         self._context = context
-        self._depth = depth
-        self._implicit_catalog = implicit_catalog
-        self._has_array = has_array
+        self._has_array = context.has_unnamed_fields and FIELDS_COLUMN not in context.columns
         self._notes: dict[str, None] = {}
 
     def projection(self, paths: Sequence[ColumnPath]) -> Projection:
@@ -166,7 +146,7 @@ class _Resolver:
         return self._has_array and path.head.lower() == FIELDS_COLUMN
 
     def _find_implicit(self, path: ColumnPath) -> ImplicitColumn | None:
-        return self._implicit_catalog.find(path.head) if len(path.steps) == 1 else None
+        return self._context.implicit_catalog.find(path.head) if len(path.steps) == 1 else None
 
     def _drafts(self, path: ColumnPath) -> Iterator[_Draft]:
         """Yield the output of a path, or one for each column of a wildcard."""
@@ -189,7 +169,8 @@ class _Resolver:
         return _Draft(path, value, (ColumnPath(value.steps),))
 
     def _implicit(self, path: ColumnPath, column: ImplicitColumn) -> _Draft:
-        if column.level is not None and self._depth is not None and column.level >= self._depth():
+        depth = self._context.depth
+        if column.level is not None and depth is not None and column.level >= depth():
             self._notes[f"{path.head} is null: no file lies {column.level + 1} directories deep"] = None
             null = f"CAST(NULL AS {sql_type(column.data_type)})"
             return _Draft(path, PathExpression(null, column.data_type, path.steps))

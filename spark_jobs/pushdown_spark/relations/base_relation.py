@@ -18,6 +18,7 @@ from pushdown_spark.expressions.predicate import Predicate
 from pushdown_spark.expressions.session_settings import session_name_rule
 from pushdown_spark.projection.implicit_columns import has_column
 from pushdown_spark.projection.implicit_values import ImplicitValues
+from pushdown_spark.projection.path_expressions import PathContext
 from pushdown_spark.projection.path_tree import merge_paths
 from pushdown_spark.projection.paths import ColumnPath, Member, quote_name
 from pushdown_spark.projection.required_columns import function_names, required_columns, selects_all
@@ -151,7 +152,7 @@ class RelationWithoutFiles(Relation):
 
     def projection(self, columns: Sequence[str] | None) -> Projection:
         """Resolve the columns of a query, all with None. Raises UnknownColumnError, also for columns of files."""
-        projection = resolve(columns, self.schema, name_rule=self._name_rule, origin=self.origin)
+        projection = resolve(columns, PathContext(self.schema, self._name_rule, self.origin))
         if projection.implicit:
             raise UnknownColumnError(
                 f"source {self.source.name!r} is {self.kind} and has no implicit columns such as "

@@ -21,6 +21,7 @@ from pushdown_spark.formats.avro.spark_source import spark_format
 from pushdown_spark.projection.file_locations import directories, location, max_depth, root_of, scan_root
 from pushdown_spark.projection.implicit_columns import FileMetadata
 from pushdown_spark.projection.implicit_values import ImplicitValues
+from pushdown_spark.projection.path_expressions import PathContext
 from pushdown_spark.projection.paths import parse_paths
 from pushdown_spark.projection.required_columns import required_columns
 from pushdown_spark.projection.resolver import FIELDS_COLUMN, Projection, resolve
@@ -174,15 +175,15 @@ class FileRelation(Relation):
 
     def projection(self, columns: Sequence[str] | None) -> Projection:
         """Resolve the columns of a query, all with None. Raises UnknownColumnError and KindMismatchError."""
-        return resolve(
-            columns,
+        context = PathContext(
             self.schema,
-            name_rule=self._name_rule,
-            implicit_catalog=self.source.implicit_catalog,
+            self._name_rule,
+            self._origin,
+            self.source.implicit_catalog,
             depth=cache(lambda: max_depth(map(decode_uri, self.uris), self.roots)),
-            origin=self._origin,
             has_unnamed_fields=has_unnamed_fields(self.source),
         )
+        return resolve(columns, context)
 
     def with_unnamed_fields(self, columns: Sequence[str] | None) -> FileRelation:
         """Return a relation with all fields that `columns` needs. Spark takes their number from the first line."""

@@ -19,6 +19,7 @@ from pushdown_spark.projection.implicit_columns import (
     ImplicitValue,
     implicit_catalog,
 )
+from pushdown_spark.projection.path_expressions import PathContext
 from pushdown_spark.projection.resolver import resolve
 
 METADATA = FileMetadata("/in/2026/shop-12.json", ("2026",), 77, datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC))
@@ -45,7 +46,7 @@ def test_plugins_are_loaded_by_import_path_and_take_precedence() -> None:
     assert catalog.value(column, METADATA) == 12
     assert catalog.names[0] == "shop"
     assert catalog.find("filename") is not None
-    projection = resolve(["shop", "dir0"], StructType(), implicit_catalog=catalog)
+    projection = resolve(["shop", "dir0"], PathContext(StructType(), implicit_catalog=catalog))
     assert projection.implicit == ("shop", "dir0")
     assert projection.outputs[0].data_type == IntegerType()
 
@@ -66,7 +67,7 @@ def test_implicit_names_rename_columns() -> None:
     folder = catalog.find("folder3")
     assert folder is not None
     assert (folder.name, folder.level, folder.builtin) == ("Folder3", 3, "dir3")
-    projection = resolve(["Bytes", "folder0"], StructType(), implicit_catalog=catalog)
+    projection = resolve(["Bytes", "folder0"], PathContext(StructType(), implicit_catalog=catalog))
     assert projection.implicit == ("bytes", "Folder0")
     assert [output.name for output in projection.outputs] == ["Bytes", "folder0"]
 
@@ -100,27 +101,29 @@ def test_builtin_columns_have_the_values_of_the_file(name: str, value: ImplicitV
 
 
 def test_builtin_columns_have_the_types_of_their_values() -> None:
-    types = [output.data_type for output in resolve(["modified", "size", "suffix"], StructType()).outputs]
+    types = [output.data_type for output in resolve(["modified", "size", "suffix"], PathContext(StructType())).outputs]
     assert types == [TimestampType(), LongType(), StringType()]
 
 
 def test_only_whole_names_are_implicit_columns() -> None:
     schema = StructType().add("a", StringType()).add("dir0", StructType().add("x", StringType()))
-    projection = resolve(["*", "FILENAME", "dir0.x"], schema)
+    projection = resolve(["*", "FILENAME", "dir0.x"], PathContext(schema))
     assert [output.name for output in projection.outputs] == ["a", "dir0", "FILENAME", "x"]
     assert (projection.table_columns, projection.implicit) == (("a", "dir0"), ("filename",))
     assert projection.notes == ()
 
 
 FIELDS = StructType().add("_c0", StringType()).add("_c1", StringType())
+LINES = PathContext(FIELDS, has_unnamed_fields=True)
+"""Lines whose fields have no names."""
 
 
 def test_unnamed_fields_are_an_array() -> None:
-    projection = resolve(["columns[1,7]", "Columns[0]", "filename"], FIELDS, has_unnamed_fields=True)
+    projection = resolve(["columns[1,7]", "Columns[0]", "filename"], LINES)
     assert [output.name for output in projection.outputs] == ["columns[1,7]", "Columns[0]", "filename"]
     assert projection.table_columns == ("_c0", "_c1")
-    assert resolve(["columns"], FIELDS, has_unnamed_fields=True).outputs[0].data_type.simpleString() == "array<string>"
-    assert resolve(["columns[9]"], FIELDS, has_unnamed_fields=True).table_columns == ()
+    assert resolve(["columns"], LINES).outputs[0].data_type.simpleString() == "array<string>"
+    assert resolve(["columns[9]"], LINES).table_columns == ()
 
 
 @pytest.mark.parametrize(
@@ -135,12 +138,12 @@ def test_unnamed_fields_are_an_array() -> None:
 )
 def test_invalid_use_of_unnamed_fields_raises(columns: list[str], error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
-        resolve(columns, FIELDS, has_unnamed_fields=True)
+        resolve(columns, LINES)
 
 
 def test_table_column_named_columns_takes_precedence() -> None:
     schema = StructType().add("columns", StructType().add("x", StringType()))
-    assert resolve(["columns.x"], schema, has_unnamed_fields=True).table_columns == ("columns",)
+    assert resolve(["columns.x"], PathContext(schema, has_unnamed_fields=True)).table_columns == ("columns",)
 
 
 def test_first_family_takes_precedence() -> None:

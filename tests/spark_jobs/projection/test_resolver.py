@@ -10,6 +10,7 @@ from pyspark.sql.types import ArrayType, IntegerType, LongType, MapType, StringT
 
 from pushdown_spark.errors import BadSpecError, KindMismatchError, UnknownColumnError
 from pushdown_spark.expressions.names import EXACT_NAMES
+from pushdown_spark.projection.path_expressions import PathContext
 from pushdown_spark.projection.resolver import resolve
 
 DETAIL = StructType().add("code", IntegerType()).add("text", StringType())
@@ -26,6 +27,7 @@ SCHEMA = (
     .add("odd name.x", StringType())
     .add("type", StringType())
 )
+TABLE = PathContext(SCHEMA)
 
 ROWS = [
     (
@@ -52,7 +54,7 @@ def select_rows(
     frame: DataFrame, columns: list[str] | None, depth: Callable[[], int] | None = None
 ) -> list[tuple[object, ...]]:
     """Return the rows of a projection, and check the names and types of its outputs."""
-    projection = resolve(columns, frame.schema, depth=depth)
+    projection = resolve(columns, PathContext(frame.schema, depth=depth))
     result = frame.selectExpr(*(output.select_item for output in projection.outputs))
     assert result.columns == [output.name for output in projection.outputs]
     assert [f.dataType.simpleString() for f in result.schema.fields] == [
@@ -62,13 +64,13 @@ def select_rows(
 
 
 def test_none_and_wildcard_select_the_schema(frame: DataFrame) -> None:
-    assert resolve(None, SCHEMA) == resolve(["*"], SCHEMA)
-    assert resolve(["*", "USER_ID"], SCHEMA).table_columns == tuple(SCHEMA.fieldNames())
+    assert resolve(None, TABLE) == resolve(["*"], TABLE)
+    assert resolve(["*", "USER_ID"], TABLE).table_columns == tuple(SCHEMA.fieldNames())
     assert select_rows(frame, None) == [tuple(row) for row in frame.collect()]
 
 
 def test_empty_list_selects_nothing() -> None:
-    projection = resolve([], SCHEMA)
+    projection = resolve([], TABLE)
     assert (projection.outputs, projection.table_columns, str(projection.tree)) == ((), (), "")
 
 
@@ -92,7 +94,7 @@ def test_empty_list_selects_nothing() -> None:
 def test_paths_select_their_values_under_their_last_name(
     frame: DataFrame, columns: list[str], names: list[str], rows: list[tuple[object, ...]]
 ) -> None:
-    assert [output.name for output in resolve(columns, SCHEMA).outputs] == names
+    assert [output.name for output in resolve(columns, TABLE).outputs] == names
     assert select_rows(frame, columns) == rows
 
 
@@ -111,7 +113,7 @@ def test_position_beyond_the_end_is_null_in_ansi_mode(frame: DataFrame, spark: S
 
 
 def test_table_columns_have_the_order_of_the_schema() -> None:
-    projection = resolve(["type", "items[1].sku", "event.type", "event.DETAIL.code", "dir0", "FileName"], SCHEMA)
+    projection = resolve(["type", "items[1].sku", "event.type", "event.DETAIL.code", "dir0", "FileName"], TABLE)
     assert projection.table_columns == ("event", "items", "type")
     assert str(projection.tree) == "type, items(sku), event(type, Detail(code))"
     assert projection.implicit == ("dir0", "filename")
@@ -122,7 +124,7 @@ def test_table_columns_have_the_order_of_the_schema() -> None:
 
 
 def test_directory_deeper_than_any_file_is_null(frame: DataFrame) -> None:
-    projection = resolve(["dir2"], SCHEMA, depth=lambda: 2)
+    projection = resolve(["dir2"], PathContext(SCHEMA, depth=lambda: 2))
     assert projection.outputs[0].expression == "CAST(NULL AS string)"
     assert projection.outputs[0].data_type == StringType()
     assert projection.implicit == ()
@@ -133,11 +135,11 @@ def test_directory_deeper_than_any_file_is_null(frame: DataFrame) -> None:
 @pytest.mark.usefixtures("spark")
 def test_table_column_takes_precedence_over_implicit_column() -> None:
     schema = StructType.fromDDL("Filename string, dir0 struct<x:int>")
-    projection = resolve(["filename", "dir0.x", "dir1"], schema, depth=lambda: 2)
+    projection = resolve(["filename", "dir0.x", "dir1"], PathContext(schema, depth=lambda: 2))
     assert projection.table_columns == ("Filename", "dir0")
     assert projection.implicit == ("dir1",)
     assert projection.notes == ("filename is a column of the table, so it is not the implicit column of that name",)
-    assert resolve(["filename"], schema, name_rule=EXACT_NAMES).implicit == ("filename",)
+    assert resolve(["filename"], PathContext(schema, name_rule=EXACT_NAMES)).implicit == ("filename",)
 
 
 @pytest.mark.parametrize(
@@ -154,7 +156,7 @@ def test_table_column_takes_precedence_over_implicit_column() -> None:
 )
 def test_unknown_column_suggests_similar_names(column: str, message: str) -> None:
     with pytest.raises(UnknownColumnError) as caught:
-        resolve([column], SCHEMA)
+        resolve([column], TABLE)
     assert str(caught.value).startswith(message)
 
 
@@ -174,7 +176,7 @@ def test_unknown_column_suggests_similar_names(column: str, message: str) -> Non
 )
 def test_step_that_the_type_does_not_support_raises(column: str, message: str) -> None:
     with pytest.raises(KindMismatchError, match="only a") as caught:
-        resolve([column], SCHEMA)
+        resolve([column], TABLE)
     assert message in str(caught.value)
 
 
@@ -185,13 +187,13 @@ def test_step_that_the_type_does_not_support_raises(column: str, message: str) -
 def test_duplicate_output_names_raise(columns: list[str]) -> None:
     schema = StructType.fromDDL("event struct<type:string,detail:string>, items struct<sku:array<int>>")
     with pytest.raises(BadSpecError, match="named"):
-        resolve(columns, schema)
+        resolve(columns, PathContext(schema))
 
 
 @pytest.mark.usefixtures("spark")
 def test_names_are_resolved_with_case_in_case_sensitive_sessions() -> None:
     schema = StructType.fromDDL("a int, A string")
-    assert resolve(["A"], schema, name_rule=EXACT_NAMES).table_columns == ("A",)
-    assert len(resolve(["*"], schema, name_rule=EXACT_NAMES).outputs) == 2
+    assert resolve(["A"], PathContext(schema, name_rule=EXACT_NAMES)).table_columns == ("A",)
+    assert len(resolve(["*"], PathContext(schema, name_rule=EXACT_NAMES)).outputs) == 2
     with pytest.raises(UnknownColumnError):
-        resolve(["USER_ID"], SCHEMA, name_rule=EXACT_NAMES)
+        resolve(["USER_ID"], PathContext(SCHEMA, name_rule=EXACT_NAMES))
