@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
+from dataclasses import dataclass
 from io import SEEK_CUR, SEEK_END, SEEK_SET, RawIOBase
 from types import TracebackType
 from typing import TYPE_CHECKING, ClassVar, Protocol, Self, TypeVar
@@ -95,6 +96,16 @@ def check_keys(
             raise UnsupportedError(f"{prefix}{key} is set, and only Hadoop supports it")
 
 
+@dataclass(frozen=True)
+class OpenObject:
+    """An object that is open for reads. `version` identifies its content, and `size` is in bytes."""
+
+    key: str
+    file: ClientFile
+    version: bytes
+    size: int
+
+
 class Bucket:
     """A connection to a bucket, which opens on first use and is never pickled. Keys are object names in the bucket.
 
@@ -116,17 +127,14 @@ class Bucket:
         self.name, self.settings = state
         self._file_system = None
 
-    def open(self, key: str) -> ClientFile:
+    def open(self, key: str) -> OpenObject:
         """Open an object. This requests its size and version, but no content.
 
         A file that nothing was read from need not be closed. For Google's store, pyarrow would request the content.
         """
         path = self.settings.object_path(self.name, key)
-        return self.request(lambda: self._client().open_input_file(path))
-
-    def version(self, file: ClientFile) -> bytes:
-        """Return an identifier of the version of an open object."""
-        return self.request(lambda: self.settings.version(file))
+        file = self.request(lambda: self._client().open_input_file(path))
+        return OpenObject(key, file, self.request(lambda: self.settings.version(file)), int(file.size()))
 
     def request(self, action: Callable[[], T]) -> T:
         """Run an action that uses the store. Raises OSError without secrets and without a cause that has secrets."""
@@ -162,26 +170,13 @@ class ObjectFile(RawIOBase):
     task must not succeed with lines of two versions. Raises OSError as `Bucket` does.
     """
 
-    def __init__(
-        self,
-        bucket: Bucket,
-        key: str,
-        file: ClientFile,
-        *,
-        version: bytes,
-        size: int,
-        start: int,
-        stop: int | None,
-        ahead: int,
-    ) -> None:
+    def __init__(self, bucket: Bucket, opened: OpenObject, *, start: int, stop: int | None, ahead: int) -> None:
         self._bucket = bucket
-        self._key = key
-        self._file = file
-        self._version = version
-        self.size = size
+        self._object = opened
+        self.size = opened.size
         """Size of the whole object in bytes."""
         self.bytes_fetched = 0
-        self._stop = size if stop is None else min(stop, size)
+        self._stop = self.size if stop is None else min(stop, self.size)
         self._position = start
         self._ahead = ahead
         self._next_ahead = min(FIRST_AHEAD, ahead)
@@ -191,9 +186,7 @@ class ObjectFile(RawIOBase):
     @classmethod
     def open(cls, bucket: Bucket, key: str, *, start: int, stop: int | None, ahead: int) -> Self:
         """Open an object, which asks the store for its size and version. `stop` is None for the end of the object."""
-        file = bucket.open(key)
-        version, size = bucket.version(file), int(file.size())
-        return cls(bucket, key, file, version=version, size=size, start=start, stop=stop, ahead=ahead)
+        return cls(bucket, bucket.open(key), start=start, stop=stop, ahead=ahead)
 
     def readable(self) -> bool:
         """Return True."""
@@ -240,11 +233,8 @@ class ObjectFile(RawIOBase):
         self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            if (
-                kind is None
-                and self.bytes_fetched
-                and self._bucket.version(self._bucket.open(self._key)) != self._version
-            ):
+            is_read = kind is None and self.bytes_fetched
+            if is_read and self._bucket.open(self._object.key).version != self._object.version:
                 raise OSError("the object was overwritten while it was read")
         finally:
             self.close()
@@ -253,7 +243,7 @@ class ObjectFile(RawIOBase):
         """Close the object and release the buffer."""
         if not self.closed:
             if self.bytes_fetched:
-                self._file.close()
+                self._object.file.close()
             self._buffer = bytearray()
             self._buffer_end = self._buffer_start
         super().close()
@@ -285,8 +275,8 @@ class ObjectFile(RawIOBase):
 
     def _read_range(self, view: memoryview, position: int) -> None:
         def read() -> None:
-            self._file.seek(position)
-            if self._file.readinto(view) != len(view):
+            self._object.file.seek(position)
+            if self._object.file.readinto(view) != len(view):
                 raise OSError(f"the store sent fewer than {len(view)} bytes, starting at byte {position}")
 
         self._bucket.request(read)

@@ -87,13 +87,6 @@ class Storage:
         bucket, key = _bucket_and_key(path)
         return (self._buckets[bucket], key) if bucket else None
 
-    def size(self, path: str) -> int:
-        """Return the stored size of a file in bytes. It asks the store, and does not use a listing."""
-        bucket, key = _bucket_and_key(path)
-        if not bucket:
-            return os.stat(path).st_size  # noqa: PTH116
-        return int(self._buckets[bucket].open(key).size())
-
 
 LOCAL = Storage()
 """Storage for local files only."""
