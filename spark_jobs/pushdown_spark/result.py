@@ -17,8 +17,8 @@ from pushdown_spark.contract import JoinReport, SourceReport
 from pushdown_spark.contract.progress import SourceProgress
 from pushdown_spark.errors import PushdownError
 from pushdown_spark.expressions.parser import shorten_lists
-from pushdown_spark.expressions.predicate import Predicate
 from pushdown_spark.expressions.session_settings import temporary_settings
+from pushdown_spark.relations.request import ScanRequest
 from pushdown_spark.runtime.error_classification import typed_error
 from pushdown_spark.runtime.fallback import prefer_reader_error, recoverable_error
 from pushdown_spark.runtime.jvm_gateway import java_class, java_list
@@ -110,26 +110,19 @@ class ScanResult(PushdownResult):
     def __init__(
         self,
         spark: SparkSession,
-        name: str,
+        request: ScanRequest,
         scan: ProjectedScan,
-        fallback: Callable[[str], ProjectedScan] | None,
         *,
-        predicate: Predicate | None,
         limit: int | None = None,
         counts_by_scan: bool = False,
-        problem: PushdownError | None = None,
     ) -> None:
-        """`fallback` makes Spark's own scan, given a reason, if the scan fails during a run.
-
-        `predicate` was pushed into the scan. With `counts_by_scan`, the result has the rows that the scan counts.
-        """
-        super().__init__(can_fall_back=fallback is not None, problem=problem)
+        """With `counts_by_scan`, the result has the rows that the scan counts."""
+        super().__init__(can_fall_back=scan.fallback is not None, problem=scan.problem)
         self._counts_by_scan = counts_by_scan
         self._spark = spark
-        self._name = name
+        self._name = request.source.name
+        self._predicate = request.predicate
         self._scan = scan
-        self._fallback = fallback
-        self._predicate = predicate
         self._limit = limit
         self._report_after_run: Callable[[], SourceReport] | None = None
 
@@ -139,8 +132,8 @@ class ScanResult(PushdownResult):
         return self._scan.frame() if self._limit is None else self._scan.limit(self._limit)
 
     def _fall_back(self, reason: str) -> None:
-        assert self._fallback is not None
-        self._scan = self._fallback(reason)
+        assert self._scan.fallback is not None
+        self._scan = self._scan.fallback(reason)
 
     def _run(self, action: Callable[[DataFrame], T], *, single_pass: bool) -> T:
         with run_context(self._scan.scan, self._spark):

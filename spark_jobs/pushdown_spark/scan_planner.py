@@ -28,7 +28,7 @@ from pushdown_spark.relations.request import ScanRequest
 from pushdown_spark.relations.stores.listing import has_plain_directories
 from pushdown_spark.relations.tables import SparkRelation
 from pushdown_spark.runtime.fallback import Refusal, plan_or_refuse
-from pushdown_spark.scan.base_scan import ProjectedScan, Scan
+from pushdown_spark.scan.base_scan import ProjectedScan, Scan, ToQueryRows
 from pushdown_spark.scan.union import GroupScan, UnionScan, file_groups
 
 Load = Callable[[Mapping[str, str]], DataFrame]
@@ -54,9 +54,13 @@ class PlannedScan:
         """Whether Spark's own scan can replace the scan if that fails during a run."""
         return self.can_fall_back and not self.scan.is_native
 
-    def fallback(self, project: Callable[[DataFrame], DataFrame]) -> Callable[[str], ProjectedScan] | None:
-        """Return the function that makes Spark's scan after a failed run, or None if it cannot replace this one."""
-        return (lambda reason: ProjectedScan(self.spark_scan(reason), project)) if self.has_fallback else None
+    def projected(self, project: ToQueryRows, project_unfiltered: ToQueryRows) -> ProjectedScan:
+        """Return the scan with its projection, and a fallback. `project_unfiltered` also applies the predicate."""
+
+        def fall_back(reason: str) -> ProjectedScan:
+            return ProjectedScan(self.spark_scan(reason), project_unfiltered)
+
+        return ProjectedScan(self.scan, project, fall_back if self.has_fallback else None, self.problem)
 
     def analysis_frame(self) -> DataFrame:
         """Return Spark's own lazy DataFrame over the source, for Spark to analyze a query that does not run."""

@@ -225,18 +225,15 @@ def _plan(spark: SparkSession, relation: Relation, query: QuerySpec) -> Pushdown
     predicate = None if query.where is None else Predicate.parse(query.where)
     request = relation.request(projection, predicate)
     planned = plan_scan(spark, relation, request)
-    scan = ProjectedScan(planned.scan, select if planned.scan.is_exact else filter_and_select)
+    scan = planned.projected(select if planned.scan.is_exact else filter_and_select, filter_and_select)
     if not (planned.is_resolved and projection.is_plain and parses(spark, query.where)):
         _check_query(planned, scan, select, query.where)
     return ScanResult(
         spark,
-        relation.source.name,
+        request,
         scan,
-        planned.fallback(filter_and_select),
-        predicate=predicate,
         limit=query.limit,
         counts_by_scan=query.limit is None and planned.scan.counts_result_rows(has_predicate=query.where is not None),
-        problem=planned.problem,
     )
 
 

@@ -21,7 +21,6 @@ from pushdown_spark.relations.base_relation import Relation
 from pushdown_spark.relations.declaration import AnySource
 from pushdown_spark.relations.open import RelationCache
 from pushdown_spark.result import PushdownResult, ScanResult, analyze
-from pushdown_spark.scan.base_scan import ProjectedScan
 from pushdown_spark.scan_planner import plan_full_pushdown, plan_scan
 
 _READS_METADATA = f"the query runs as it is written, because it reads Spark's column {METADATA_COLUMN}"
@@ -87,10 +86,8 @@ class SqlPlanner:
         analyzed = analyze(lambda: run_query(planned.analysis_frame()), "query")
         scan = plan_full_pushdown(relation, tree, request, analyzed.columns)
         if scan is not None:
-            return ScanResult(self._spark, source.name, scan, None, predicate=predicate)
-        scan = ProjectedScan(planned.scan, run_query)
-        fallback = planned.fallback(run_query)
-        return ScanResult(self._spark, source.name, scan, fallback, predicate=predicate, problem=planned.problem)
+            return ScanResult(self._spark, request, scan)
+        return ScanResult(self._spark, request, planned.projected(run_query, run_query))
 
     def _predicate(self, sql: str, tree: exp.Select, relation: Relation) -> Predicate | None:
         """Return the WHERE over the source's own columns, or None if only Spark may apply it.

@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from pushdown_spark.contract import SourceReport
 from pushdown_spark.contract.progress import SourceProgress
+from pushdown_spark.errors import PushdownError
 from pushdown_spark.expressions.session_settings import temporary_settings
 from pushdown_spark.runtime.query_metrics import StageCounts
 
@@ -101,12 +102,20 @@ class Scan(ABC):
         return
 
 
+ToQueryRows = Callable[[DataFrame], DataFrame]
+"""Turns the rows of a scan into those of the query, with the query's own projection and filter."""
+
+
 @dataclass(frozen=True)
 class ProjectedScan:
-    """A scan, and the function that turns its rows into those of the query with its own projection and filter."""
+    """A scan whose rows are those of a query."""
 
     scan: Scan
-    project: Callable[[DataFrame], DataFrame]
+    project: ToQueryRows
+    fallback: Callable[[str], ProjectedScan] | None = None
+    """Makes Spark's own scan, given a reason, if this scan fails during a run. None if it cannot replace this one."""
+    problem: PushdownError | None = None
+    """The error that ruled out the pushdown reader during planning."""
 
     def frame(self) -> DataFrame:
         """Return all rows of the query as a lazy DataFrame."""
