@@ -11,10 +11,9 @@ from pushdown_spark.formats.avro.container_file import AvroCodec
 from pushdown_spark.formats.avro.decoder import AvroQuery
 from pushdown_spark.formats.avro.file_reader import BlockSample, DecoderCache, open_avro
 from pushdown_spark.formats.avro.metrics import AvroMetrics
-from pushdown_spark.formats.reader_choice import SAMPLED_FILES, choose_pushdown, is_cheaper, startup_note
 from pushdown_spark.formats.scan_task import spread
 from pushdown_spark.relations.stores.listing import InputFile
-from pushdown_spark.scan.plan import Choice
+from pushdown_spark.scan.plan import SAMPLED_FILES, Choice, choose_pushdown, is_cheaper, startup_note
 
 _SAMPLED_BLOCKS = 4
 """Blocks of each sampled file in a long scan. Evaluating the filter over a block takes milliseconds."""

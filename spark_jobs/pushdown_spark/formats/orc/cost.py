@@ -12,10 +12,9 @@ from pushdown_spark.contract.report_text import human_share
 from pushdown_spark.formats.orc.file_reader import OrcFile, OrcQuery, open_orc
 from pushdown_spark.formats.orc.lazy_reader import RowWidth
 from pushdown_spark.formats.orc.metrics import OrcMetrics
-from pushdown_spark.formats.reader_choice import SAMPLED_FILES, estimates, is_cheaper
 from pushdown_spark.formats.scan_task import spread
 from pushdown_spark.relations.stores.listing import InputFile
-from pushdown_spark.scan.plan import Choice
+from pushdown_spark.scan.plan import SAMPLED_FILES, Choice, estimates, is_cheaper
 
 _SAMPLED_STRIPES = 2
 _SAMPLED_GROUPS = 2

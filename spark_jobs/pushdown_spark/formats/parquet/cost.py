@@ -18,10 +18,9 @@ from pushdown_spark.expressions.statistics_evaluator import ColumnBounds, can_ma
 from pushdown_spark.expressions.types import Path
 from pushdown_spark.formats.parquet.file_columns import FileColumns
 from pushdown_spark.formats.parquet.file_reader import OpenParquet, ParquetQuery, open_parquet
-from pushdown_spark.formats.reader_choice import SAMPLED_FILES, choose_pushdown, is_cheaper
 from pushdown_spark.formats.scan_task import spread
 from pushdown_spark.relations.stores.listing import InputFile
-from pushdown_spark.scan.plan import Choice
+from pushdown_spark.scan.plan import SAMPLED_FILES, Choice, choose_pushdown, is_cheaper
 
 _SAMPLED_SHARE = 1 / 50
 """The share of the rows whose filter columns are read for an estimate."""

@@ -10,11 +10,11 @@ from pyspark.sql import SparkSession
 from pushdown_spark.contract import SourceFormat
 from pushdown_spark.contract.report_text import human_bytes
 from pushdown_spark.errors import UnsupportedError
-from pushdown_spark.formats.reader_choice import estimates, is_cheaper
 from pushdown_spark.formats.text.line_sample import LineSample, LineSampler
 from pushdown_spark.relations.declaration import Source
 from pushdown_spark.relations.stores.listing import Compression, InputFile
 from pushdown_spark.runtime.worker_startup import startup_cost
+from pushdown_spark.scan.plan import estimates, is_cheaper
 
 
 @dataclass(frozen=True, kw_only=True)

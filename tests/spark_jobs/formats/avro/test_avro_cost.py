@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from pushdown_spark.formats.avro.cost import AvroSample, ReaderSeconds, reader_seconds
-from pushdown_spark.formats.reader_choice import is_cheaper
+from pushdown_spark.scan.plan import is_cheaper
 
 SIZE, ROWS, BLOCKS = 672_000_000, 6_001_215, 10_500
 WORKERS = 2
