@@ -9,8 +9,11 @@ from pathlib import Path
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 from spark_rows import sorted_rows
 
+from pushdown_spark.contract import OrcOptions
+from pushdown_spark.errors import BadSpecError
 from pushdown_spark.formats.avro import data_source as avro
 from pushdown_spark.formats.avro.spark_source import FILE_FORMAT as SPARK_AVRO
 from pushdown_spark.formats.orc import data_source as orc
@@ -126,3 +129,24 @@ def test_a_given_schema_selects_columns_and_missing_columns_are_null(table: Tabl
 def test_a_path_without_files_raises(table: Table, tmp_path: Path) -> None:
     with pytest.raises(PySparkException, match="matches no file"):
         table.spark.read.format(table.format.name).load(str(tmp_path / "nothing")).collect()
+
+
+def test_map_columns_of_avro_raise_unless_the_schema_leaves_them_out(spark: SparkSession, tmp_path: Path) -> None:
+    avro.register(spark)
+    spark.range(3).selectExpr("id", "map('k', id) m").write.format(SPARK_AVRO).save(str(tmp_path / "maps"))
+    with pytest.raises(PySparkException, match="m is a map, whose entries"):
+        spark.read.format(avro.FORMAT).load(str(tmp_path / "maps")).collect()
+    ours = spark.read.format(avro.FORMAT).schema("id BIGINT").load(str(tmp_path / "maps"))
+    assert sorted_rows(ours) == ["Row(id=0)", "Row(id=1)", "Row(id=2)"]
+
+
+@pytest.mark.parametrize(("given", "used"), [("0", 0), ("4096", 4096), ("auto", OrcOptions().min_seek_size)])
+def test_min_seek_size_is_used_as_given(given: str, used: int) -> None:
+    source = orc.PushdownOrcSource({"path": "/data", "min_seek_size": given})
+    assert source.scan_task(StructType([]), (), None).query.min_seek == used
+
+
+def test_an_option_that_is_not_a_number_raises() -> None:
+    source = orc.PushdownOrcSource({"path": "/data", "partial_reads": "-1"})
+    with pytest.raises(BadSpecError, match="option partial_reads: '-1' is neither 'auto' nor a number"):
+        source.reader(StructType([]))
