@@ -14,6 +14,7 @@ from sqlglot import exp
 from pushdown_spark.contract import SourceFormat
 from pushdown_spark.errors import BadSpecError, PushdownError, UnsafeFilterError, UnsupportedError
 from pushdown_spark.expressions.session_settings import is_option_on, session_name_rule
+from pushdown_spark.formats.columnar_scan import ColumnarScan
 from pushdown_spark.formats.native.native_scan import NativeScan
 from pushdown_spark.formats.native.plan_scan import SparkPlanScan
 from pushdown_spark.formats.text.jvm_scan import JvmTextScan
@@ -173,17 +174,17 @@ def _plan_pushdown(spark: SparkSession, request: ScanRequest) -> Scan:
     scan: Scan
     # Only the reader of the format is imported, because importing all of them is slow.
     if request.source.format is SourceFormat.ORC:
-        from pushdown_spark.formats.orc.planner import OrcScan, plan_orc
+        from pushdown_spark.formats.orc.planner import plan_orc
 
-        scan = OrcScan(spark, request, plan_orc(spark, request))
+        scan = ColumnarScan(spark, request, plan_orc(spark, request))
     elif request.source.format is SourceFormat.AVRO:
-        from pushdown_spark.formats.avro.planner import AvroScan, plan_avro
+        from pushdown_spark.formats.avro.planner import plan_avro
 
-        scan = AvroScan(spark, request, plan_avro(spark, request))
+        scan = ColumnarScan(spark, request, plan_avro(spark, request))
     elif request.source.format is SourceFormat.PARQUET:
-        from pushdown_spark.formats.parquet.planner import ParquetScan, plan_parquet
+        from pushdown_spark.formats.parquet.planner import plan_parquet
 
-        scan = ParquetScan(spark, request, plan_parquet(spark, request))
+        scan = ColumnarScan(spark, request, plan_parquet(spark, request))
     else:
         text = plan_text(spark, request)
         scan = JvmTextScan(spark, request, text) if isinstance(text, JvmTextPlan) else TextScan(spark, request, text)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Generic
+from typing import Any, ClassVar, Generic
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -13,7 +13,7 @@ from pushdown_spark.expressions.bound import Node
 from pushdown_spark.expressions.pushdown import Pushdown
 from pushdown_spark.formats.bound_predicate import bound_conjuncts, first_reason
 from pushdown_spark.formats.readable_types import check_columns
-from pushdown_spark.formats.scan_task import FileScanTask, Metrics, Query
+from pushdown_spark.formats.scan_task import FileScanTask, Query
 from pushdown_spark.formats.worker_scan import WorkerScan
 from pushdown_spark.relations.packing import Task
 from pushdown_spark.relations.partition_directories import listed_files
@@ -25,37 +25,37 @@ from pushdown_spark.scan.plan import ScanPlan
 
 @dataclass(frozen=True)
 class ColumnarPlan(ScanPlan, Generic[Query]):
-    """A planned scan. If it is `exact`, all its rows satisfy the predicate.
+    """A planned scan. If it `is_exact`, all its rows satisfy the predicate.
 
     With `is_trusted`, Spark does not evaluate the predicate of an exact scan again.
     """
 
-    query: Query
-    exact: bool
-    is_trusted: bool = False
-
-
-class ColumnarScan(WorkerScan[ColumnarPlan[Query], Metrics], Generic[Query, Metrics]):
-    """A scan of one source by a columnar reader."""
-
-    task_class: type[FileScanTask[Query, Metrics]]
+    task_class: ClassVar[type[FileScanTask[Any, Any]]]
     """The function that the workers run."""
     is_columnar: ClassVar[bool] = True
     """Whether the format stores each column separately, so that only the required ones are read."""
 
-    def __init__(self, spark: SparkSession, request: ScanRequest, plan: ColumnarPlan[Query]) -> None:
-        share = len(request.read_schema) / max(len(request.schema), 1) if self.is_columnar else 1.0
+    query: Query
+    is_exact: bool
+    is_trusted: bool = False
+
+
+class ColumnarScan(WorkerScan[ColumnarPlan[Any], Any]):
+    """A scan of one source by a columnar reader."""
+
+    def __init__(self, spark: SparkSession, request: ScanRequest, plan: ColumnarPlan[Any]) -> None:
+        share = len(request.read_schema) / max(len(request.schema), 1) if plan.is_columnar else 1.0
         super().__init__(spark, request, plan, share=share)
 
     @property
     def is_exact(self) -> bool:
         """Whether the filter is the whole predicate, and the user wants no re-evaluation by Spark."""
-        return self._plan.exact and self._plan.is_trusted
+        return self._plan.is_exact and self._plan.is_trusted
 
     def run_tasks(self, tasks: tuple[Task, ...], batch: int, cap: int | None, skip: tuple[int, ...]) -> DataFrame:
         """Return the rows of some tasks. Tasks stop after `cap` rows if all their rows satisfy the predicate."""
         plan = self._plan
-        task = self.task_class(tasks, plan.query, self._counter(batch), cap if plan.exact else None)
+        task = plan.task_class(tasks, plan.query, self._counter(batch), cap if plan.is_exact else None)
         return self._with_constants(self._map(task, self._request.read_schema), tasks)
 
 

@@ -58,7 +58,7 @@ STEPS = {
         "pushdown_spark.formats.columnar_scan.storage_for",
         "pushdown_spark.formats.columnar_scan.listed_files",
         "pushdown_spark.formats.orc.planner.orc_arrow_schema",
-        "pushdown_spark.formats.orc.planner.OrcScan.task_class",
+        "pushdown_spark.formats.orc.planner.OrcPlan.task_class",
         "pushdown_spark.formats.worker_scan.with_constants_by_task",
     ),
     "avro": (

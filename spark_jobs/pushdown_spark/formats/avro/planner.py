@@ -17,10 +17,9 @@ from pushdown_spark.formats.avro.container_file import read_header
 from pushdown_spark.formats.avro.cost import estimate
 from pushdown_spark.formats.avro.decoder import AvroQuery, Decoder
 from pushdown_spark.formats.avro.file_reader import AvroScanTask, DecoderCache
-from pushdown_spark.formats.avro.metrics import AvroMetrics
 from pushdown_spark.formats.avro.spark_source import avro_settings
 from pushdown_spark.formats.bound_predicate import combine_conjuncts, is_exact
-from pushdown_spark.formats.columnar_scan import ColumnarPlan, ColumnarScan, check_columnar_request, prepare_files
+from pushdown_spark.formats.columnar_scan import ColumnarPlan, check_columnar_request, prepare_files
 from pushdown_spark.formats.readable_types import arrow_schema
 from pushdown_spark.projection.nested_types import has_map
 from pushdown_spark.relations.request import ScanRequest
@@ -38,11 +37,8 @@ class ContainerFile(InputFile):
         return Compression.NONE
 
 
-AvroPlan = ColumnarPlan[AvroQuery]
-
-
-class AvroScan(ColumnarScan[AvroQuery, AvroMetrics]):
-    """A scan of one Avro source that skips blocks by their bytes."""
+class AvroPlan(ColumnarPlan[AvroQuery]):
+    """A planned scan of Avro files that skips blocks by their bytes."""
 
     task_class = AvroScanTask
     is_columnar = False

@@ -18,7 +18,6 @@ from pushdown_spark.expressions.session_settings import check_broken_files, is_e
 from pushdown_spark.formats.bound_predicate import combine_conjuncts, is_exact
 from pushdown_spark.formats.columnar_scan import (
     ColumnarPlan,
-    ColumnarScan,
     check_columnar_request,
     prepare_files,
 )
@@ -26,7 +25,6 @@ from pushdown_spark.formats.float_filters import unsupported_as_unsafe_filter
 from pushdown_spark.formats.orc.column_mapping import PADDED
 from pushdown_spark.formats.orc.cost import OrcReader, estimate
 from pushdown_spark.formats.orc.file_reader import OrcQuery, OrcScanTask
-from pushdown_spark.formats.orc.metrics import OrcMetrics
 from pushdown_spark.formats.orc.row_filter import row_filter_obstacle
 from pushdown_spark.formats.orc.time_zones import UTC, Zone
 from pushdown_spark.projection.nested_types import count_leaves, first_type, has_map
@@ -47,11 +45,8 @@ _VECTORIZED = (
 """The settings that must be on if Spark is to read maps in batches."""
 
 
-OrcPlan = ColumnarPlan[OrcQuery]
-
-
-class OrcScan(ColumnarScan[OrcQuery, OrcMetrics]):
-    """A scan of one ORC source that reads select columns only where a row passes the filter."""
+class OrcPlan(ColumnarPlan[OrcQuery]):
+    """A planned scan of ORC files that reads select columns only where a row passes the filter."""
 
     task_class = OrcScanTask
 

@@ -22,7 +22,6 @@ from pushdown_spark.formats.bound_predicate import combine_conjuncts, is_exact
 from pushdown_spark.formats.calendars import DATETIMES, INT96
 from pushdown_spark.formats.columnar_scan import (
     ColumnarPlan,
-    ColumnarScan,
     check_columnar_request,
     prepare_files,
 )
@@ -31,7 +30,6 @@ from pushdown_spark.formats.parquet.cost import estimate
 from pushdown_spark.formats.parquet.datafusion_address import check_store
 from pushdown_spark.formats.parquet.file_parts import ParquetInput, parquet_inputs
 from pushdown_spark.formats.parquet.file_reader import ParquetQuery, ParquetScanTask, open_parquet
-from pushdown_spark.formats.parquet.metrics import ParquetMetrics
 from pushdown_spark.formats.readable_types import arrow_schema
 from pushdown_spark.relations.request import ScanRequest
 from pushdown_spark.runtime.spark_internals import hadoop_configuration
@@ -54,11 +52,8 @@ _HADOOP_SETTINGS = {
 }
 
 
-ParquetPlan = ColumnarPlan[ParquetQuery]
-
-
-class ParquetScan(ColumnarScan[ParquetQuery, ParquetMetrics]):
-    """A scan of one Parquet source that decodes select columns only where a row passes the filter."""
+class ParquetPlan(ColumnarPlan[ParquetQuery]):
+    """A planned scan of Parquet files that decodes select columns only where a row passes the filter."""
 
     task_class = ParquetScanTask
 
