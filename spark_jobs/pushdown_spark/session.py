@@ -28,7 +28,7 @@ from pushdown_spark.errors import BadSpecError
 from pushdown_spark.expressions.parser import shorten_lists
 from pushdown_spark.expressions.predicate import Predicate
 from pushdown_spark.relations.base_relation import Relation
-from pushdown_spark.relations.declaration import AnySource, DatabaseSource, Source
+from pushdown_spark.relations.declaration import AnySource, DatabaseSource, Source, unknown_source
 from pushdown_spark.relations.open import RelationCache
 from pushdown_spark.result import PushdownResult, ScanResult, analyze, parses
 from pushdown_spark.runtime.error_classification import typed_error
@@ -150,7 +150,7 @@ class PushdownSession:
 
     def _source(self, name: str) -> AnySource:
         if name not in self._sources:
-            raise BadSpecError(f"no source is named {name!r}; there are {', '.join(sorted(self._sources)) or 'none'}")
+            raise BadSpecError(unknown_source(self._sources, name))
         return self._sources[name]
 
 

@@ -18,7 +18,7 @@ from pushdown_spark.optimizer.plans.sql_reader import UnreadableQueryError, as_s
 from pushdown_spark.optimizer.private_views import PrivateViews
 from pushdown_spark.projection.required_columns import words_outside_names
 from pushdown_spark.relations.base_relation import Relation
-from pushdown_spark.relations.declaration import AnySource
+from pushdown_spark.relations.declaration import AnySource, find_source
 from pushdown_spark.relations.open import RelationCache
 from pushdown_spark.result import PushdownResult, ScanResult, analyze
 from pushdown_spark.scan_planner import plan_full_pushdown, plan_scan
@@ -57,9 +57,9 @@ class SqlPlanner:
     def _plan(self, sql: str, joins: JoinOptions) -> PushdownResult:
         tree = parse_query(sql)
         tables = list(tree.find_all(exp.Table))
-        source = self._sources.get(".".join(part.name for part in tables[0].parts)) if len(tables) == 1 else None
+        source = find_source(self._sources, tables[0].name) if len(tables) == 1 else None
         if source is not None and isinstance(tree, exp.Select) and self._is_complete(sql, tree, tables[0]):
-            return self._plan_one_source(sql, tree, source)
+            return self._plan_one_source(sql, tree, tables[0].name, source)
         if METADATA_COLUMN in (name.name.lower() for name in tree.find_all(exp.Identifier)):
             result = self.optimizer.pass_through(sql, _READS_METADATA)
             if result is not None:
@@ -73,14 +73,14 @@ class SqlPlanner:
         variables = SessionVariables(self._spark)
         return not any(variables.has(column.name) for column in tree.find_all(exp.Column) if len(column.parts) == 1)
 
-    def _plan_one_source(self, sql: str, tree: exp.Select, source: AnySource) -> PushdownResult:
-        """Plan a query with one reference to one source, whose reader gets the WHERE."""
+    def _plan_one_source(self, sql: str, tree: exp.Select, name: str, source: AnySource) -> PushdownResult:
+        """Plan a query with one reference to one source, which it calls `name`. The source's reader gets the WHERE."""
         relation = self._relations.open(source)
         predicate = self._predicate(sql, tree, relation)
         request = relation.query_request(tree, predicate, words_outside_names(sql, tree)).for_query(sql, tree)
 
         def run_query(frame: DataFrame) -> DataFrame:
-            return self._views.query_as_written(sql, {source.name: frame})
+            return self._views.query_as_written(sql, {name: frame})
 
         planned = plan_scan(self._spark, relation, request)
         analyzed = analyze(lambda: run_query(planned.analysis_frame()), "query")

@@ -22,7 +22,7 @@ from pushdown_spark.formats.native.unknown_filters import unsafe_columns
 from pushdown_spark.optimizer.plans.sql_reader import named_tables, parse_query
 from pushdown_spark.output.checks import RowObserver
 from pushdown_spark.projection.paths import quote_name
-from pushdown_spark.relations.declaration import Source
+from pushdown_spark.relations.declaration import Source, unknown_source
 from pushdown_spark.relations.request import ScanRequest, unsupported_conjunct
 from pushdown_spark.result import PushdownResult, plan_lines
 from pushdown_spark.runtime.error_classification import typed_error
@@ -255,7 +255,7 @@ def _plan_sql(spark: SparkSession, sources: Mapping[str, Source], sql: str) -> C
                 f"{quote_name(name)}"
             )
         if key(name) not in names:
-            raise BadSpecError(f"query: no source is named {name!r}; there are {', '.join(sorted(sources))}")
+            raise BadSpecError(f"query: {unknown_source(sources, name)}")
     reason = f"{_NO_GATEWAY}, so the query runs as written"
     settings: dict[str, str] = {}
     for name, source in sources.items():

@@ -47,7 +47,7 @@ from pushdown_spark.optimizer.query_context import (
 from pushdown_spark.optimizer.query_result import AnalyzedQuery, QueryResult
 from pushdown_spark.optimizer.statistics.source_statistics import SampleCache
 from pushdown_spark.relations.base_relation import Relation
-from pushdown_spark.relations.declaration import AnySource
+from pushdown_spark.relations.declaration import AnySource, find_source, unknown_source
 from pushdown_spark.relations.open import RelationCache
 from pushdown_spark.runtime.error_classification import typed_error
 from pushdown_spark.scan_planner import plan_scan
@@ -130,18 +130,10 @@ class QueryOptimizer:
     def _find_source(self, table: exp.Table) -> AnySource:
         """Return the source that a table refers to. Raises UnreadableQueryError if there is none."""
         name = ".".join(part.name for part in table.parts)
-        source = self._source(name)
+        source = find_source(self._sources, name)
         if source is None:
-            raise UnreadableQueryError(self._unknown_source(name))
+            raise UnreadableQueryError(f"query: {unknown_source(self._sources, name)}")
         return source
-
-    def _source(self, name: str) -> AnySource | None:
-        """Return the source of a name: the one with the same spelling, or else the first that differs by case alone."""
-        in_any_case = (source for key, source in self._sources.items() if key.lower() == name.lower())
-        return self._sources.get(name) or next(in_any_case, None)
-
-    def _unknown_source(self, name: str) -> str:
-        return f"query: no source is named {name!r}; there are {', '.join(sorted(self._sources)) or 'none'}"
 
     def pass_through(self, sql: str, reason: str) -> QueryResult | None:
         """Plan a query that Spark runs as written, given the reason for the reports. Return None if it cannot.
@@ -171,9 +163,9 @@ class QueryOptimizer:
             return None
         sources: dict[str, AnySource] = {}
         for name in map(".".join, names):
-            source = self._sources.get(name) if name_rule.case_sensitive else self._source(name)
+            source = self._sources.get(name) if name_rule.case_sensitive else find_source(self._sources, name)
             if source is None:
-                raise BadSpecError(self._unknown_source(name))
+                raise BadSpecError(f"query: {unknown_source(self._sources, name)}")
             # One relation stands for all spellings of a name.
             if sources.setdefault(name_rule.key(name), source) is not source:
                 return None

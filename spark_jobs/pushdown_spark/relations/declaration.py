@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from pushdown_spark.contract import (
@@ -93,3 +93,14 @@ class DatabaseSource:
 
 
 AnySource = Source | DatabaseSource
+
+
+def find_source(sources: Mapping[str, AnySource], name: str) -> AnySource | None:
+    """Return the source of a name in SQL: with the same spelling, or else the first that differs by case alone."""
+    in_any_case = (source for key, source in sources.items() if key.lower() == name.lower())
+    return sources.get(name) or next(in_any_case, None)
+
+
+def unknown_source(sources: Iterable[str], name: str) -> str:
+    """Return the problem with a name that no source has."""
+    return f"no source is named {name!r}; there are {', '.join(sorted(sources)) or 'none'}"

@@ -201,8 +201,9 @@ def test_other_queries_run_in_spark(query: str, pair: PushdownSession) -> None:
 
 
 @pytest.mark.parametrize("pair", SERVERS, indirect=True)
-def test_a_query_with_only_a_limit_pushes_the_limit(pair: PushdownSession) -> None:
-    result = pair.sql("SELECT s, g FROM source WHERE g = 3 LIMIT 5")
+@pytest.mark.parametrize("name", ["source", "Source"])
+def test_a_query_with_only_a_limit_pushes_the_limit(pair: PushdownSession, name: str) -> None:
+    result = pair.sql(f"SELECT {name}.s, g FROM {name} WHERE {name}.g = 3 LIMIT 5")
     assert [row[1] for row in rows(result)] == [3] * 5
     assert result.report()["source"].rows_decoded == 5
     assert result.report()["source"].statements[0].endswith(" LIMIT 5")
