@@ -41,6 +41,7 @@ from pushdown_spark.relations.tables import table_directories
 from pushdown_spark.result import PushdownResult
 from pushdown_spark.runtime.query_metrics import job_tag
 from pushdown_spark.runtime.worker_startup import warm_up_workers
+from pushdown_spark.scan.base_scan import WorkerUse
 from pushdown_spark.session import PushdownSession
 
 
@@ -172,11 +173,10 @@ class QueryRun:
         finish_check = start_check(self._spark.sparkContext) if python_formats and is_first else None
         query = self.plan()
         self.sources, self.joins = query.report(), query.joins()
-        readers = {report.reader for report in self.sources.values() if report.carrier != "jvm"}
-        if is_first and any("pushdown" in reader for reader in readers):
+        if is_first and query.worker_use is WorkerUse.ALWAYS:
             warm_up_workers(self._spark, python_formats)
             self._application.has_workers = True
-        if finish_check is not None and not readers <= {"spark"}:
+        if finish_check is not None and query.worker_use is not WorkerUse.NEVER:
             finish_check()
         return query
 

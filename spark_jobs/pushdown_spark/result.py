@@ -25,7 +25,7 @@ from pushdown_spark.runtime.jvm_gateway import java_class, java_list
 from pushdown_spark.runtime.query_metrics import RowCount, StageCounts, count_stages
 from pushdown_spark.runtime.spark_internals import collect_rows, local_dataframe, sql_parser
 from pushdown_spark.scan.advice import with_advice
-from pushdown_spark.scan.base_scan import ProjectedScan, run_context
+from pushdown_spark.scan.base_scan import ProjectedScan, WorkerUse, run_context
 
 T = TypeVar("T")
 
@@ -98,6 +98,11 @@ class PushdownResult(ABC):
     @abstractmethod
     def explain(self) -> str:
         """Return the plan as text: reader and reason, and how far each conjunct is pushed down. Runs nothing."""
+
+    @property
+    def worker_use(self) -> WorkerUse:
+        """Whether Python workers run the scans."""
+        return WorkerUse.NEVER
 
     def joins(self) -> tuple[JoinReport, ...]:
         """Return the joins of each SELECT with joins, as written and as run."""
@@ -199,6 +204,11 @@ class ScanResult(PushdownResult):
     def progress(self) -> Sequence[SourceProgress | None] | None:
         """Return the progress of the scan, None with a LIMIT."""
         return None if self._limit is not None else (self._scan.scan.progress(),)
+
+    @property
+    def worker_use(self) -> WorkerUse:
+        """Whether Python workers run the scan."""
+        return self._scan.scan.worker_use
 
     def explain(self) -> str:
         """Return the plan as text. Runs nothing."""

@@ -135,9 +135,9 @@ class PushdownSession:
         with _paused_garbage_collector():
             if query.sql is not None:
                 return self._sql_planner().plan(query.sql, query.joins)
-            where = _whole_predicate(self._spark, query)
+            _check_interval(self._spark, query)
             source = self._source(query.source or "")
-            return _plan(self._spark, self._relations.open(source), query.model_copy(update={"where": where}))
+            return _plan(self._spark, self._relations.open(source), query)
 
     def _sql_planner(self) -> SqlPlanner:
         """Return the planner of SQL queries, which keeps samples of the sources."""
@@ -184,14 +184,13 @@ def _paused_garbage_collector() -> Iterator[None]:
             gc.enable()
 
 
-def _whole_predicate(spark: SparkSession, query: QuerySpec) -> str | None:
-    """Return the conjunction of `where` and `interval`.
+def _check_interval(spark: SparkSession, query: QuerySpec) -> None:
+    """Parse the column of an interval, and `where`, each on its own.
 
-    Each is first parsed on its own. Otherwise `where="a = 1) OR (b = 2"` would keep rows outside the interval. Raises
-    BadPredicateError for a predicate, and BadSpecError for a column, that Spark cannot parse.
+    Raises BadPredicateError for a predicate, and BadSpecError for a column, that Spark cannot parse.
     """
     if query.interval is None:
-        return query.where
+        return
     parser = sql_parser(spark)
     column = query.interval.column
     try:
@@ -201,39 +200,37 @@ def _whole_predicate(spark: SparkSession, query: QuerySpec) -> str | None:
             f"data_interval: {column!r} is not the name of a column; give the column with the time of a row"
         ) from problem
     if query.where is None:
-        return query.interval.predicate
+        return
     try:
         parser.parseExpression(shorten_lists(query.where))
     except ParseException as problem:
         raise typed_error(problem, about="where") from problem
-    # The line break before the parenthesis ends a comment at the end of the predicate.
-    return f"{query.interval.predicate} AND (\n{query.where}\n)"
 
 
 def _plan(spark: SparkSession, relation: Relation, query: QuerySpec) -> PushdownResult:
     """Resolve the columns, parse the predicate, choose a reader, and select its rows."""
     relation = relation.with_unnamed_fields(query.columns)
-    projection = relation.projection(query.columns)
+    projection, where = relation.projection(query.columns), query.predicate
 
     def select(frame: DataFrame) -> DataFrame:
         # A projection that changes nothing would cost time to parse.
         return frame if projection.selects_exactly(frame.columns) else frame.selectExpr(*projection.select_items)
 
     def filter_and_select(frame: DataFrame) -> DataFrame:
-        return select(frame if query.where is None else frame.where(query.where))
+        return select(frame if where is None else frame.where(where))
 
-    predicate = None if query.where is None else Predicate.parse(query.where)
+    predicate = None if where is None else Predicate.parse(where)
     request = relation.request(projection, predicate)
     planned = plan_scan(spark, relation, request)
     scan = planned.projected(select if planned.scan.is_exact else filter_and_select, filter_and_select)
-    if not (planned.is_resolved and projection.is_plain and parses(spark, query.where)):
-        _check_query(planned, scan, select, query.where)
+    if not (planned.is_resolved and projection.is_plain and parses(spark, where)):
+        _check_query(planned, scan, select, where)
     return ScanResult(
         spark,
         request,
         scan,
         limit=query.limit,
-        counts_by_scan=query.limit is None and planned.scan.counts_result_rows(has_predicate=query.where is not None),
+        counts_by_scan=query.limit is None and planned.scan.counts_result_rows(has_predicate=where is not None),
     )
 
 

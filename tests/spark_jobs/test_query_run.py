@@ -57,3 +57,15 @@ def test_ignore_reports_no_rows_if_the_output_appears_during_the_run(
         assert [row.id for row in spark.read.parquet(str(directory)).collect()] == [7]
     else:
         assert sqlite3.connect(database).execute("SELECT id FROM out").fetchall() == [(7,)]
+
+
+@pytest.mark.parametrize(("reader", "starts_workers"), [("pushdown", True), ("spark", False)])
+def test_workers_are_started_for_scans_that_need_them(
+    spark: SparkSession, tmp_path: Path, reader: str, starts_workers: bool
+) -> None:
+    (tmp_path / "rows.json").write_text('{"id": 1}\n{"id": 2}\n')
+    rows = {"format": "json", "path": [str(tmp_path / "rows.json")], "schema": "id int", "reader": reader}
+    spec = {"run_key": "run", "sources": {"rows": rows}, "query": {"source": "rows", "where": "id = 2"}}
+    application = SharedApplication(spark)
+    assert QueryRun(application, JobSpec.model_validate(spec), SecretValues()).run() == 1
+    assert application.has_workers == starts_workers

@@ -156,8 +156,7 @@ class _SourceQuery:
         """Resolve the columns and conditions of a query against its source. Raises typed errors."""
         projection = relation.projection(query.columns)
         interval = None if query.interval is None else _interval_condition(relation, query.interval)
-        where = f"{interval} AND (\n{query.where}\n)" if interval and query.where else interval or query.where
-        request = relation.request(projection, Predicate.parse(where) if where else None)
+        request = relation.request(projection, Predicate.parse(query.predicate) if query.predicate else None)
         return cls(
             request,
             tuple(filter(None, (interval, query.where))),

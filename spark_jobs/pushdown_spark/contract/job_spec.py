@@ -52,6 +52,17 @@ class SelectionSpec(Message):
     limit: Annotated[int, Field(ge=0)] | None = None
     """The maximum number of rows."""
 
+    @property
+    def predicate(self) -> str | None:
+        """The conjunction of `interval` and `where`.
+
+        Parse each on its own first. Otherwise `a = 1) OR (b = 2` would select rows outside the interval.
+        """
+        if self.interval is None or self.where is None:
+            return self.where if self.interval is None else self.interval.predicate
+        # The line break before the parenthesis ends a comment at the end of the predicate.
+        return f"{self.interval.predicate} AND (\n{self.where}\n)"
+
 
 class QuerySpec(SelectionSpec):
     """A query: SQL over all sources, or columns, predicate and limit over one source."""

@@ -28,7 +28,7 @@ from pushdown_spark.databases.sql.predicate_pushdown import PushedPredicate
 from pushdown_spark.databases.sql.remote_query import RemoteQuery, row_query
 from pushdown_spark.databases.sql.remote_table import Dialect, RemoteTable
 from pushdown_spark.errors import BadSpecError, LostConnectionError, RemoteFailedError, UnsupportedError
-from pushdown_spark.scan.base_scan import Scan
+from pushdown_spark.scan.base_scan import Scan, WorkerUse
 
 _MAX_SAMPLED_ROWS = 20_000
 """The driver fetches the rows if a sample estimates at most this number, its error included."""
@@ -119,6 +119,11 @@ class DatabaseScan(Scan):
     def is_exact(self) -> bool:
         """Whether the database evaluates the whole predicate as Spark would."""
         return self._plan.is_exact
+
+    @property
+    def worker_use(self) -> WorkerUse:
+        """The driver, or Spark's JDBC source, may fetch the rows instead."""
+        return WorkerUse.POSSIBLE
 
     def frame(self) -> DataFrame:
         """Return the rows."""

@@ -28,7 +28,7 @@ from pushdown_spark.databases.sql.remote_table import Dialect, RemoteTable
 from pushdown_spark.errors import LostConnectionError, UnsupportedError
 from pushdown_spark.expressions.names import NameRule
 from pushdown_spark.projection.paths import quote_name
-from pushdown_spark.scan.base_scan import Scan
+from pushdown_spark.scan.base_scan import Scan, WorkerUse
 
 _SUPPORTED_CLAUSES = ("expressions", "from_", "where", "group", "order", "limit")
 _AGGREGATES: dict[type[exp.Expr], AggregateFunction] = {
@@ -242,6 +242,11 @@ class FullPushdownScan(Scan):
         self._schema = t.StructType([t.StructField(name, data_type) for name, data_type in pushed.types.items()])
         self._execution = execution
         self._plan = plan.model_copy(update={"columns": tuple(pushed.types)})
+
+    @property
+    def worker_use(self) -> WorkerUse:
+        """The driver, or Spark's JDBC source, may fetch the rows instead."""
+        return WorkerUse.POSSIBLE
 
     def frame(self) -> DataFrame:
         """Return the result, read by one task."""

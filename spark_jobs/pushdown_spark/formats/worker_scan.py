@@ -17,7 +17,7 @@ from pushdown_spark.contract.progress import SourceProgress
 from pushdown_spark.formats.scan_task import Metrics, Report, ScanTask, sum_metrics
 from pushdown_spark.relations.packing import Task
 from pushdown_spark.relations.request import ScanRequest
-from pushdown_spark.scan.base_scan import Scan
+from pushdown_spark.scan.base_scan import Scan, WorkerUse
 from pushdown_spark.scan.plan import ScanPlan
 from pushdown_spark.scan.task_counts import WHOLE_SCAN, TaskCounts, by_file, most_read_files, of_batch
 from pushdown_spark.scan.tasks import progress_of, tasks_of, with_constants_by_task
@@ -50,6 +50,11 @@ class WorkerScan(Scan, Generic[Plan, Metrics]):
         counts: TaskCounts[dict[str, Metrics]] = TaskCounts()
         self._counts = spark.sparkContext.accumulator({}, counts)
         self._tasks = tasks_of(spark, request, plan.files, share=share)
+
+    @property
+    def worker_use(self) -> WorkerUse:
+        """Python workers run all tasks."""
+        return WorkerUse.ALWAYS
 
     @abstractmethod
     def run_tasks(self, tasks: tuple[Task, ...], batch: int, cap: int | None, skip: tuple[int, ...]) -> DataFrame:

@@ -19,7 +19,7 @@ from pushdown_spark.optimizer.query_context import QueryScan
 from pushdown_spark.result import PushdownResult, plan_lines
 from pushdown_spark.runtime.query_metrics import RowCount, StageCounts, count_stages
 from pushdown_spark.scan.advice import with_advice
-from pushdown_spark.scan.base_scan import run_context
+from pushdown_spark.scan.base_scan import WorkerUse, run_context
 
 T = TypeVar("T")
 
@@ -125,6 +125,11 @@ class QueryResult(PushdownResult):
     def progress(self) -> Sequence[SourceProgress | None]:
         """Return the progress of each scan."""
         return [scan.scan.progress() for scan in self._scans]
+
+    @property
+    def worker_use(self) -> WorkerUse:
+        """The most that a scan uses workers."""
+        return max(scan.scan.worker_use for scan in self._scans)
 
     def explain(self) -> str:
         """Describe the plan: each scan, then the joins before and after. This runs nothing."""

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from enum import Enum, auto
+from enum import Enum, IntEnum, auto
 from functools import cached_property
 
 from pyspark.sql import DataFrame, SparkSession
@@ -23,6 +23,14 @@ class SparkCount(Enum):
 
     BYTES = auto()
     DECODED_ROWS = auto()
+
+
+class WorkerUse(IntEnum):
+    """Whether a scan runs in Python workers."""
+
+    NEVER = auto()
+    POSSIBLE = auto()
+    ALWAYS = auto()
 
 
 class Scan(ABC):
@@ -52,6 +60,11 @@ class Scan(ABC):
     def is_native(self) -> bool:
         """Whether only Spark's own readers run."""
         return False
+
+    @property
+    def worker_use(self) -> WorkerUse:
+        """Whether Python workers run the scan."""
+        return WorkerUse.NEVER
 
     @property
     def spark_counts(self) -> frozenset[SparkCount]:

@@ -20,7 +20,7 @@ from pushdown_spark.projection.schema_alignment import SchemaGroup, aligned_colu
 from pushdown_spark.relations.declaration import Source
 from pushdown_spark.relations.request import ScanRequest, unsupported_conjunct
 from pushdown_spark.runtime.query_metrics import StageCounts
-from pushdown_spark.scan.base_scan import Scan, SparkCount
+from pushdown_spark.scan.base_scan import Scan, SparkCount, WorkerUse
 
 
 @dataclass(frozen=True)
@@ -149,6 +149,11 @@ class UnionScan(Scan):
     def _convert(self, group: GroupScan) -> DataFrame:
         columns = aligned_columns(group.schema, self._schema, name_rule=self._name_rule)
         return group.scan.frame().selectExpr(*columns, *map(quote_name, self._implicit))
+
+    @property
+    def worker_use(self) -> WorkerUse:
+        """The most that a group uses workers."""
+        return max(group.scan.worker_use for group in self._groups)
 
     def close(self) -> None:
         """Close the scans of all groups."""
