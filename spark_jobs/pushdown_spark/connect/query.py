@@ -225,7 +225,7 @@ def _filter_obstacle(spark: SparkSession, relation: ConnectRelation, request: Sc
 
 def _plan_pushdown(spark: SparkSession, request: ScanRequest) -> Scan:
     """Return a scan by the pushdown reader. Raises UnsupportedError if only Spark's reader can scan the source."""
-    request.check_allowed()
+    request.check_pushdown()
     if request.source.format not in _TEXT_FORMATS or request.source.table is not None:
         raise UnsupportedError(_NO_GATEWAY)
     return plan_connect_text(spark, request)

@@ -48,7 +48,7 @@ def is_constant(node: exp.Expr) -> bool:
     return isinstance(node, exp.Null | exp.HexString) or all(isinstance(part, _FOLDABLE) for part in node.walk())
 
 
-def value_of(spark: SparkSession, sql: str) -> object:
+def evaluate_constant(spark: SparkSession, sql: str) -> object:
     """Evaluate a constant expression. Returns None where Spark finds an error, or Python has no such value."""
     try:
         row = spark.sql(f"SELECT {sql} {_ONE_ROW}").head()
@@ -63,7 +63,7 @@ def cached_fold(spark: SparkSession) -> Fold:
 
     @cache
     def fold(sql: str) -> object:
-        return value_of(spark, sql)
+        return evaluate_constant(spark, sql)
 
     return fold
 

@@ -64,10 +64,9 @@ def check_columnar_request(request: ScanRequest, *, needs_predicate: bool = True
 
     With `needs_predicate`, a scan without a predicate needs Spark's reader, unless the user set reader='pushdown'.
     """
-    request.check_allowed()
+    request.check_pushdown()
     if needs_predicate and request.predicate is None and request.source.reader is ReaderChoice.AUTO:
         raise UnsupportedError("no predicate to push")
-    request.check_any_reader()
     check_columns(request)
 
 

@@ -79,7 +79,7 @@ def sum_metrics(metrics: Iterable[Metrics]) -> Metrics:
     return reduce(operator.add, metrics)
 
 
-Report = Callable[[int, dict[str, Metrics]], None]
+AddCounts = Callable[[int, dict[str, Metrics]], None]
 """Called when a task has ended, with its number and its counts by file."""
 
 
@@ -92,7 +92,7 @@ class ScanTask(ABC, Generic[Query, Metrics]):
 
     tasks: tuple[Task, ...]
     query: Query
-    report: Report[Metrics]
+    add_counts: AddCounts[Metrics]
     cap: int | None = None
 
     @abstractmethod
@@ -136,4 +136,4 @@ class FileScanTask(ScanTask[Query, Metrics]):
                     break
             if remaining == 0:
                 break
-        self.report(number, metrics)
+        self.add_counts(number, metrics)

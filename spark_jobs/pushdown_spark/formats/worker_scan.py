@@ -14,7 +14,7 @@ from pyspark.sql.types import StructType
 
 from pushdown_spark.contract import FileReport, SourceReport
 from pushdown_spark.contract.progress import SourceProgress
-from pushdown_spark.formats.scan_task import Metrics, Report, ScanTask, sum_metrics
+from pushdown_spark.formats.scan_task import AddCounts, Metrics, ScanTask, sum_metrics
 from pushdown_spark.relations.packing import Task
 from pushdown_spark.relations.request import ScanRequest
 from pushdown_spark.scan.base_scan import Scan, WorkerUse
@@ -127,7 +127,7 @@ class WorkerScan(Scan, Generic[Plan, Metrics]):
             }
         )
 
-    def _counter(self, batch: int) -> Report[Metrics]:
+    def _counter(self, batch: int) -> AddCounts[Metrics]:
         """Return the function that adds the counts of a task to those of the scan."""
         counts = self._counts
 

@@ -222,7 +222,7 @@ class FileRelation(Relation):
             implicit |= set(catalog.references(predicate.tree, self.schema, name_rule=self._name_rule))
         spark_only_reason = None
         try:
-            self._check_any_reader(predicate)
+            self._check_pushdown(predicate)
         except UnsupportedError as problem:
             spark_only_reason = str(problem)
         pruned = self._prune_members(columns, projection, predicate)
@@ -244,7 +244,7 @@ class FileRelation(Relation):
             notes=projection.notes,
         )
 
-    def _check_any_reader(self, predicate: Predicate | None) -> None:
+    def _check_pushdown(self, predicate: Predicate | None) -> None:
         """Raise UnsupportedError if only Spark's reader can scan the files for a predicate."""
         check_predicate(predicate)
         self._check_partition_columns()

@@ -109,17 +109,14 @@ class ScanRequest:
         """Return the request for Spark's reader only. An earlier reason is kept."""
         return replace(self, spark_only_reason=self.spark_only_reason or reason)
 
-    def check_allowed(self) -> None:
-        """Raise UnsupportedError if the user chose Spark's reader, or if only Spark can parse the predicate."""
+    def check_pushdown(self) -> None:
+        """Raise UnsupportedError if only Spark's reader may scan the source for the predicate."""
         if self.source.reader is ReaderChoice.SPARK:
             raise UnsupportedError(SPARK_REQUESTED)
         if not self.source.filter_pushdown:
             raise UnsupportedError("filter_pushdown=False")
         if self.predicate is not None and self.predicate.tree is None:
             raise UnsupportedError(UNPARSED)
-
-    def check_any_reader(self) -> None:
-        """Raise UnsupportedError if only Spark's reader can scan the source."""
         if self.spark_only_reason is not None:
             raise UnsupportedError(self.spark_only_reason)
 

@@ -9,7 +9,7 @@ import pytest
 import sqlglot
 from pyspark.sql import SparkSession
 
-from pushdown_spark.expressions.constant_folding import cached_fold, integer_value, value_of
+from pushdown_spark.expressions.constant_folding import cached_fold, evaluate_constant, integer_value
 
 CONSTANTS = {
     "1200 + 1": 1201,
@@ -27,7 +27,7 @@ CONSTANTS = {
 
 @pytest.mark.parametrize(("sql", "value"), CONSTANTS.items(), ids=CONSTANTS)
 def test_spark_evaluates_constants(spark: SparkSession, sql: str, value: object) -> None:
-    assert value_of(spark, sql) == value
+    assert evaluate_constant(spark, sql) == value
 
 
 def test_constants_need_no_job(spark: SparkSession) -> None:
@@ -42,7 +42,7 @@ def test_constants_need_no_job(spark: SparkSession) -> None:
 
 
 def test_columns_are_not_constants(spark: SparkSession) -> None:
-    assert value_of(spark, "col1") is None
+    assert evaluate_constant(spark, "col1") is None
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_columns_are_not_constants(spark: SparkSession) -> None:
 )
 def test_integer_arithmetic_equals_that_of_spark(spark: SparkSession, sql: str, value: int) -> None:
     assert integer_value(sqlglot.parse_one(sql, dialect="spark")) == value
-    assert (value_of(spark, sql), value_of(spark, f"typeof({sql})")) == (value, "int")
+    assert (evaluate_constant(spark, sql), evaluate_constant(spark, f"typeof({sql})")) == (value, "int")
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ class PartitionMetrics:
     retries: int = 0
 
 
-Report = Callable[[int, PartitionMetrics], None]
+AddCounts = Callable[[int, PartitionMetrics], None]
 """A function that receives the number and the metrics of a finished partition."""
 
 
@@ -44,7 +44,7 @@ class PartitionReader:
     statements: tuple[str, ...]
     fields: tuple[pa.Field, ...]
     settings: ConnectionSettings
-    report: Report
+    add_counts: AddCounts
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the rows of the partitions whose numbers are in the batches."""
@@ -84,4 +84,4 @@ class PartitionReader:
         except PushdownError as problem:
             # The cause is the driver's own error, whose message may contain secrets.
             raise problem from None
-        self.report(number, PartitionMetrics(rows, size, retries))
+        self.add_counts(number, PartitionMetrics(rows, size, retries))

@@ -102,7 +102,7 @@ class LineFilterTask(ScanTask[LineQuery, TextMetrics]):
             if candidates.is_full:
                 break
             yield from self._search(split, candidates, metrics.setdefault(split.path, TextMetrics()))
-        self.report(number, metrics)
+        self.add_counts(number, metrics)
 
     def _search(self, split: Split, candidates: _CandidateSlice, metrics: TextMetrics) -> Iterator[pa.RecordBatch]:
         """Yield the candidate lines of one split in batches."""

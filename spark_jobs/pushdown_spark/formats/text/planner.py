@@ -128,12 +128,11 @@ def check_request(spark: SparkSession, request: ScanRequest) -> None:
     source = request.source
     if source.format not in (SourceFormat.JSON, SourceFormat.CSV) and source.reader is not ReaderChoice.SPARK:
         raise UnsupportedError(f"format {source.format} is read by Spark only")
-    request.check_allowed()
+    request.check_pushdown()
     if request.predicate is None:
         raise UnsupportedError("no predicate to push")
     if source.schema is None and source.format is SourceFormat.JSON and not request.schema.fields:
         raise UnsupportedError("the files have no columns")
-    request.check_any_reader()
     check_settings(spark, request)
     check_text_options(source.format, source.options, request.schema, skips_fields=_skips_fields(spark, request))
 

@@ -17,7 +17,7 @@ from pyspark.sql import types as t
 
 from pushdown_spark.contract import FORMATS_WITHOUT_FILES
 from pushdown_spark.errors import UnsupportedError
-from pushdown_spark.expressions.constant_folding import value_of
+from pushdown_spark.expressions.constant_folding import evaluate_constant
 from pushdown_spark.expressions.scope import Scope
 from pushdown_spark.expressions.session_settings import session_name_rule
 from pushdown_spark.optimizer.plans.sql_dialect import predicate_of
@@ -57,7 +57,7 @@ class SampleCache:
 
     def __init__(self) -> None:
         self._samples: dict[_CacheKey, tuple[frozenset[str], SourceSample]] = {}
-        self._constant = lru_cache(_MAX_CONSTANTS)(lambda spark, sql, *_settings: value_of(spark, sql))
+        self._constant = lru_cache(_MAX_CONSTANTS)(lambda spark, sql, *_settings: evaluate_constant(spark, sql))
         self.analysis_costs = AnalysisCosts()
 
     def constant(self, spark: SparkSession, sql: str) -> object:
