@@ -128,6 +128,13 @@ def test_documented_make_targets_exist() -> None:
             assert target in targets, f"{page.name}: make {target}"
 
 
+def test_the_makefile_names_existing_tests() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    paths = re.findall(r"\btests/[\w/.]+", makefile)
+    assert len(paths) > 20
+    assert [path for path in paths if not (ROOT / path).exists()] == []
+
+
 def test_the_architecture_names_existing_files_and_definitions() -> None:
     text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
     named = re.findall(r"`((?:S|airflow_pushdown)/[\w/]+\.\w+)`(?:: `(\w+)`)?", text)
