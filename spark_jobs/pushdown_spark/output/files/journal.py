@@ -153,7 +153,8 @@ def hold_signals() -> Iterator[None]:
     try:
         yield
     finally:
-        for held, handler in handlers.items():
+        # SIGINT last, because its handler may raise between two steps of this block.
+        for held, handler in reversed(handlers.items()):
             signal.signal(held, handler)
         for number in received:
             signal.raise_signal(number)
