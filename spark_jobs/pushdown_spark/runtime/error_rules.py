@@ -45,6 +45,8 @@ _NO_DIRECTORY = (
     "Destination exists and is not a directory: ",
 )
 """Messages of Hadoop's file systems about a directory that cannot be created."""
+_UNWRITABLE_NAME = "Malformed input or input contains unmappable characters: "
+"""The start of Java's message about a name that the locale cannot encode."""
 _TRUNCATED = ("Unexpected end of input stream", "Unexpected end of ZLIB", "Compressed file ended")
 
 _CODES_BY_CONDITION: Mapping[str, ErrorCode] = {
@@ -201,6 +203,19 @@ def _no_directory(chain: Sequence[Link]) -> Classification | None:
     return None
 
 
+def _unwritable_name(chain: Sequence[Link]) -> Classification | None:
+    """Return an error for a path on a local disk with characters that the locale of a JVM does not have."""
+    for link in chain:
+        if link.message.startswith(_UNWRITABLE_NAME):
+            path = _sentence(link.message).removeprefix(_UNWRITABLE_NAME)
+            message = (
+                f"Java cannot write the name {path} in the locale of its machine; set LC_ALL=C.UTF-8 for driver "
+                "and executors, or use names of ASCII characters"
+            )
+            return Classification(ErrorCode.BAD_SPEC, message, link.kind)
+    return None
+
+
 def _database_error(chain: Sequence[Link]) -> Classification | None:
     """Return an error of a database through Spark's JDBC source. Access to the table was checked before."""
     for link in chain:
@@ -305,6 +320,7 @@ _RULES: tuple[_Rule, ...] = (
     _killed_worker,
     _denied_access,
     _no_directory,
+    _unwritable_name,
     _database_error,
     _unreadable_file,
     _parse_error,

@@ -519,6 +519,45 @@ def test_replaced_files_that_cannot_be_deleted_are_named_until_a_retry_can_delet
     assert siblings(target) == [target.name]
 
 
+JOB_WITH_LETTERS = """
+import sys
+from pyspark.sql import SparkSession
+from pushdown_spark.contract import OutputSpec
+from pushdown_spark.output.files.writer import open_output
+from pushdown_spark.runtime.error_classification import classify
+
+spark = (SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
+         .config("spark.log.level", "OFF").getOrCreate())
+
+for name, value in (("na\\u00efve", "a"), ("out", "\\u00e9")):
+    spec = OutputSpec(path=f"{sys.argv[1]}/{name}", format="json", mode="overwrite", partition_by=("v",))
+    output = open_output(spark, spec, "run")
+    try:
+        output.prepare()
+        with output.transaction():
+            output.stage(spark.sql(f"SELECT 1 AS id, '{value}' AS v"))
+    except Exception as problem:
+        print(ascii(classify(problem).message))
+"""
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("locale", ["C", "C.UTF-8"])
+def test_names_that_the_locale_does_not_have_are_refused(tmp_path: Path, locale: str) -> None:
+    environment = {**os.environ, "LC_ALL": locale, "PYTHONUTF8": "1"}
+    command = [sys.executable, "-c", JOB_WITH_LETTERS, str(tmp_path)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    written = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.glob("[!.]*/v=*"))
+    if locale == "C":
+        assert written == []
+        for line in done.stdout.splitlines():
+            assert "Java cannot write the name " in line
+            assert "set LC_ALL=C.UTF-8" in line
+        assert len(done.stdout.splitlines()) == 2
+    else:
+        assert written == ["na\u00efve/v=a", "out/v=\u00e9"]
+
+
 SLOW_JOB = """
 import sys, time
 from pyspark.sql import SparkSession
