@@ -191,7 +191,8 @@ class FileOutput(Output):
         if self._written_files is not None and staged < self._written_files:
             raise PushdownError(
                 f"output: Spark's tasks wrote {self._written_files} files to {self.paths.rows}, but the driver sees "
-                f"{staged}, so the output is unchanged; write to a path that all machines of the cluster share"
+                f"{staged}, so the output is unchanged; write to a path that all machines of the cluster share. If the "
+                f"other files are on disks of executors, delete {self.paths.control} there"
             )
 
     def _is_committed(self) -> bool:
