@@ -22,16 +22,20 @@ from __future__ import annotations
 import hashlib
 import re
 import uuid
+from collections.abc import Container
 from dataclasses import dataclass
 
 CLAIM, LOCK = ".claim", ".lock"
 CLAIMS_OF_ALL_RUNS = f"staging-*/*{CLAIM}"
 """Glob pattern below the hidden directory."""
+CLAIMS_OF_PARTITIONS = f".*=*.pushdown/{CLAIMS_OF_ALL_RUNS}"
+"""Glob pattern in a directory with partitions that are outputs of their own."""
 _RECORD = ".committed"
 RECORDS_OF_ALL_RUNS = f".*{_RECORD}"
 """Glob pattern in the hidden directory. Spark reads files of this directory for a pattern like `/lake/*`, but not those
 whose names begin with a dot."""
 _OTHERS = ".others"
+_INTEGER = re.compile(r"[+-]?[0-9]+")
 _ESCAPED = re.compile("%([0-9A-Fa-f]{2})")
 
 
@@ -52,7 +56,7 @@ class OutputPaths:
     def of(cls, parent: str, name: str, run_key: str) -> OutputPaths:
         """Return the paths of a new attempt of a run, for the output `name` in the directory `parent`."""
         run = hashlib.sha256(run_key.encode()).hexdigest()[:16]
-        return cls(f"{parent}/{name}", f"{parent}/.{name}.pushdown", run, uuid.uuid4().hex[:16], f"run {run_key}")
+        return cls(f"{parent}/{name}", control_directory(parent, name), run, uuid.uuid4().hex[:16], f"run {run_key}")
 
     @property
     def staging(self) -> str:
@@ -98,6 +102,11 @@ class OutputPaths:
         return self.below_rows(staged).rpartition("/")[0].strip("/")
 
 
+def control_directory(parent: str, name: str) -> str:
+    """Return the hidden directory of the output `name` in the directory `parent`."""
+    return f"{parent}/.{name}.pushdown"
+
+
 def unescape_name(name: str) -> str:
     """Return the column or the value that Spark reads from its part of the name of a partition's directory.
 
@@ -105,6 +114,19 @@ def unescape_name(name: str) -> str:
     ('a/b', 'Ã©', '100%')
     """
     return _ESCAPED.sub(lambda match: chr(int(match[1], 16)), name)
+
+
+def directory_values(partition: str, integers: Container[str]) -> tuple[str, ...]:
+    """Return the names of the directories of a partition, in the spelling that all names of the same values share.
+
+    >>> directory_values("month=01/kind=a%20b", {"month"})
+    ('month=1', 'kind=a b')
+    """
+    names = []
+    for step in partition.split("/"):
+        key, _, value = map(unescape_name, step.partition("="))
+        names.append(f"{key}={int(value) if key.lower() in integers and _INTEGER.fullmatch(value) else value}")
+    return tuple(names)
 
 
 def others_path(claim: str) -> str:

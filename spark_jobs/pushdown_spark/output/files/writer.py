@@ -25,6 +25,7 @@ from pushdown_spark.output.files.file_target import OVERWRITE_OPTION, DirectoryT
 from pushdown_spark.output.files.journal import Journal
 from pushdown_spark.output.files.layout import CLAIM, OutputPaths, unescape_name
 from pushdown_spark.output.files.moves import MovePlanner, partitions_of, staged_files
+from pushdown_spark.output.files.nested_outputs import check_nested_outputs
 from pushdown_spark.output.source_guard import OutputGuard, ReadPath, SourceGuard
 from pushdown_spark.output.stored_rows import with_stored_partitions
 from pushdown_spark.output.target_checks import check_no_table
@@ -89,7 +90,12 @@ class FileOutput(Output):
                 f"output: cannot write next to {self.paths.output}: {problem.strerror or problem}; choose a path "
                 "below a directory that the job may write to"
             ) from problem
-        self._target.check_partitions(())
+        try:
+            self._target.check_partitions(())
+            check_nested_outputs(self._files, self.paths.output)
+        except BaseException:
+            self.abort()
+            raise
         return True
 
     def _prepare(self) -> bool:
@@ -171,6 +177,7 @@ class FileOutput(Output):
                 partitions = partitions_of(staged, self.paths)
                 self._target.check_partitions(partitions)
                 emptied = self._target.emptied_partitions(partitions)
+                check_nested_outputs(self._files, self.paths.output, [*partitions, *emptied])
                 self._check_conflicts([*partitions, *emptied])
                 if self._mode is OutputMode.OVERWRITE_PARTITIONS:
                     self._guard.check(self.name, [*partitions, *emptied])
