@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pyspark.sql import types as t
 
 from pushdown_spark.contract import OutputMode
-from pushdown_spark.errors import BadSpecError, OutputExistsError, SchemaConflictError
+from pushdown_spark.errors import BadSpecError, OutputExistsError, SchemaConflictError, UnwritableValueError
 from pushdown_spark.expressions.names import NameRule
 from pushdown_spark.output.files.layout import unescape_name
 from pushdown_spark.runtime.file_systems.base_files import Files, is_hidden
@@ -50,6 +50,22 @@ def partition_keys(files: Files, directory: str) -> list[str] | None:
         keys.append(unescape_name(inner.partition("=")[0]))
         directory = f"{directory}/{inner}"
     return keys or None
+
+
+def check_visible_partitions(partition_by: Sequence[str], partitions: Sequence[str]) -> None:
+    """Raise BadSpecError or UnwritableValueError for directories that Spark does not find when it lists an output."""
+    for name in partition_by:
+        if is_hidden(f"{name}="):
+            raise BadSpecError(
+                f"partition_by: Spark reads no directory whose name begins with a dot, such as {name}=1; rename "
+                "the column in the query"
+            )
+    for partition in partitions:
+        if any(map(is_hidden, partition.split("/"))):
+            raise UnwritableValueError(
+                f"partition_by: Spark reads no directory whose name ends with ._COPYING_, such as {partition}; "
+                "change the value in the query. Nothing was committed and the output is unchanged"
+            )
 
 
 def check_existing_table(mode: OutputMode, name: str) -> None:

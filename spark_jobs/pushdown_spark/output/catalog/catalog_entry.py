@@ -17,7 +17,8 @@ from pyspark.sql import types as t
 
 from pushdown_spark.errors import MissingPathError
 from pushdown_spark.expressions.session_settings import is_enabled
-from pushdown_spark.output.files.layout import unescape_name
+from pushdown_spark.output.files.file_target import integer_columns
+from pushdown_spark.output.files.layout import directory_values, unescape_name
 from pushdown_spark.projection.paths import quote_name
 from pushdown_spark.relations.stores.listing import decode_uri
 from pushdown_spark.runtime.jvm_gateway import (
@@ -116,11 +117,19 @@ class CatalogEntry:
         return set(text.split("\n")) if text else set()
 
     def partitions_elsewhere(self, table: TableDefinition, partitions: Iterable[str] | None) -> list[str]:
-        """Return the given partitions, or all, whose directory is not the one that Spark would choose."""
+        """Return the locations of those of the given partitions, or of all, that are not where Spark would write them.
+
+        Other programs write `k=a%20b` where Spark writes `k=a b`. They also write `n=01` where Spark writes `n=1`, and
+        Spark's commands change `n=1` if they are given `n=01`.
+        """
+        names = self.partitions() if partitions is None else set(partitions)
+        integers = integer_columns(table.schema)
         locations = []
         for spec, location in self._locations(partitions):
             directory = decode_uri(location).removeprefix(f"{table.location}/")
-            if list(partition_spec(directory).items()) != [(key, spec.get(key)) for key in table.partition_by]:
+            has_values = list(partition_spec(directory).items()) == [(key, spec.get(key)) for key in table.partition_by]
+            is_normal = directory_values(directory, integers) == directory_values(directory, ())
+            if not (directory in names and has_values and is_normal):
                 locations.append(location)
         return locations
 
@@ -146,7 +155,7 @@ class CatalogEntry:
         located_table = _copy_with(
             table,
             storage=_copy_with(table.storage(), locationUri=option.apply(uri)),
-            tracksPartitionsInCatalog=is_partitioned and is_enabled(self._spark, _TRACKS_PARTITIONS, default=True),
+            tracksPartitionsInCatalog=is_partitioned and tracks_new_partitions(self._spark),
         )
         # Spark's own check of the directory would reject the files.
         self._catalog.createTable(located_table, True, False)
@@ -200,6 +209,11 @@ class CatalogEntry:
         writer = java_class(self._spark, "java.io.StringWriter")()
         self._mapper.writeValue(writer, value)
         return java_string(self._spark, writer)
+
+
+def tracks_new_partitions(spark: SparkSession) -> bool:
+    """Return whether the catalog has the partitions of new tables. Otherwise Spark lists their directories."""
+    return is_enabled(spark, _TRACKS_PARTITIONS, default=True)
 
 
 def partition_spec(directory: str) -> dict[str, str]:

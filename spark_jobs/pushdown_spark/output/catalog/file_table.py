@@ -30,16 +30,17 @@ from pushdown_spark.output.catalog.catalog_entry import (
     TableDefinition,
     partition_spec,
     property_text,
+    tracks_new_partitions,
 )
 from pushdown_spark.output.catalog.catalog_layout import check_writable, file_spec
 from pushdown_spark.output.files.commit_log import CommitLog
-from pushdown_spark.output.files.file_target import FileTarget, with_effective_mode
+from pushdown_spark.output.files.file_target import FileTarget, integer_columns, with_effective_mode
 from pushdown_spark.output.files.journal import CatalogChange, has_files
-from pushdown_spark.output.files.layout import OutputPaths
+from pushdown_spark.output.files.layout import OutputPaths, directory_values
 from pushdown_spark.output.files.writer import FileOutput
 from pushdown_spark.output.source_guard import ReadPath, SourceGuard
 from pushdown_spark.output.stored_rows import NULL_PARTITION, stored_rows
-from pushdown_spark.output.target_checks import check_column_names
+from pushdown_spark.output.target_checks import check_column_names, check_visible_partitions
 from pushdown_spark.projection.paths import quote_name
 from pushdown_spark.projection.schema_alignment import ddl
 from pushdown_spark.runtime.error_classification import typed_error
@@ -144,8 +145,11 @@ class FileTableTarget(FileTarget):
     def check_partitions(self, partitions: Sequence[str]) -> None:
         """Raise CheckFailedError for a partition for which `replace_where` is not true.
 
-        Raises BadPredicateError for a wrong predicate, also without partitions.
+        Raises BadPredicateError for a wrong predicate, also without partitions. Raises BadSpecError or
+        UnwritableValueError for directories that Spark would not read, if it lists those of the table.
         """
+        if not self._tracks_partitions:
+            check_visible_partitions(self.spec.partition_by, partitions)
         where = self._output.replace_where
         if where is None or self._schema is None:
             return
@@ -170,6 +174,11 @@ class FileTableTarget(FileTarget):
         rows = self._table.properties.get(_ROWS, "")
         summary = OutputSummary(mode=self.spec.mode, columns=column_types(self._table.schema))
         return int(rows) if rows.isdigit() else None, summary.model_copy(update=self.place)
+
+    @property
+    def _tracks_partitions(self) -> bool:
+        """Whether the catalog has, or will have, the partitions. Otherwise Spark lists the directory of the table."""
+        return tracks_new_partitions(self._spark) if self._table is None else self._table.tracks_partitions
 
     def _read_table(self) -> None:
         """Read the table again, because a repair of an interrupted commit may have created it."""
@@ -212,19 +221,20 @@ class FileTableTarget(FileTarget):
         written = [name for name in partitions if name]
         change = CatalogChange(database=self._entry.database, table=self._entry.table, attempt=self._paths.attempt)
         if table is None:
-            return change.model_copy(update={"statement": self._statement(rows), "added": tuple(written)})
+            added = written if self._tracks_partitions else ()
+            return change.model_copy(update={"statement": self._statement(rows), "added": tuple(added)})
         if not table.partition_by or not table.tracks_partitions:
             return change
         known = self._entry.partitions()
-        added = [name for name in written if name not in known]
+        missing = [name for name in written if name not in known]
         self._check_places(table, [name for name in written if name in known])
-        self._check_unknown_files(added)
+        self._check_unknown_files(missing)
         dropped: Sequence[str] = ()
         if self.spec.mode is OutputMode.OVERWRITE:
             dropped = sorted(known.difference(written))
         elif self.spec.mode is OutputMode.OVERWRITE_PARTITIONS:
             dropped = emptied
-        return change.model_copy(update={"added": tuple(added), "dropped": tuple(dropped)})
+        return change.model_copy(update={"added": tuple(missing), "dropped": tuple(dropped)})
 
     def _check_places(self, table: TableDefinition, partitions: Sequence[str] | None) -> None:
         """Raise BadSpecError if the files of a partition to change are outside the directory of the table."""
@@ -249,13 +259,17 @@ class FileTableTarget(FileTarget):
                 )
 
     def emptied_partitions(self, partitions: Sequence[str]) -> Sequence[str]:
-        """Return the partitions for which `replace_where` is true and which get no rows."""
+        """Return the other partitions with the same values, and those for which `replace_where` is true."""
         table = self._table
-        if table is None or self._output.replace_where is None:
+        if table is None or self.spec.mode is not OutputMode.OVERWRITE_PARTITIONS:
             return ()
         known = self._entry.partitions() if table.tracks_partitions else self._directories(table)
-        others = known.difference(partitions)
-        emptied = self._select_partitions(sorted(others))
+        integers = integer_columns(table.schema)
+        wanted = {directory_values(name, integers) for name in partitions}
+        others = sorted(known.difference(partitions))
+        emptied = [name for name in others if directory_values(name, integers) in wanted]
+        if self._output.replace_where is not None:
+            emptied = sorted({*emptied, *self._select_partitions(others)})
         self._check_places(table, emptied)
         return emptied
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -10,18 +9,17 @@ from typing import TYPE_CHECKING
 from pyspark.sql import types as t
 
 from pushdown_spark.contract import OutputMode, OutputSpec, OutputSummary
-from pushdown_spark.errors import BadSpecError, UnwritableValueError
+from pushdown_spark.errors import BadSpecError
 from pushdown_spark.output.files.commit_record import CommitRecord
 from pushdown_spark.output.files.journal import CatalogChange
-from pushdown_spark.output.files.layout import OutputPaths, unescape_name
-from pushdown_spark.output.target_checks import partition_keys
-from pushdown_spark.runtime.file_systems.base_files import Files, is_hidden
+from pushdown_spark.output.files.layout import OutputPaths, directory_values
+from pushdown_spark.output.target_checks import check_visible_partitions, partition_keys
+from pushdown_spark.runtime.file_systems.base_files import Files
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 OVERWRITE_OPTION = "partitionoverwritemode"
-_INTEGER = re.compile(r"[+-]?[0-9]+")
 _OVERWRITE_SETTING = "spark.sql.sources.partitionOverwriteMode"
 
 
@@ -128,23 +126,12 @@ class DirectoryTarget(FileTarget):
 
     def stored_rows(self, frame: DataFrame) -> DataFrame:
         """Return the rows as they are."""
-        self._integers = {field.name.lower() for field in frame.schema if isinstance(field.dataType, t.IntegralType)}
+        self._integers = integer_columns(frame.schema)
         return frame
 
     def check_partitions(self, partitions: Sequence[str]) -> None:
         """Raise BadSpecError or UnwritableValueError for directories that Spark would not read."""
-        for name in self.spec.partition_by:
-            if is_hidden(f"{name}="):
-                raise BadSpecError(
-                    f"partition_by: Spark reads no directory whose name begins with a dot, such as {name}=1; rename "
-                    "the column in the query"
-                )
-        for partition in partitions:
-            if any(map(is_hidden, partition.split("/"))):
-                raise UnwritableValueError(
-                    f"partition_by: Spark reads no directory whose name ends with ._COPYING_, such as {partition}; "
-                    "change the value in the query. Nothing was committed and the output is unchanged"
-                )
+        check_visible_partitions(self.spec.partition_by, partitions)
 
     def emptied_partitions(self, partitions: Sequence[str]) -> Sequence[str]:
         """Return the directories with the values of a partition under another name, such as `month=01` for `month=1`.
@@ -153,7 +140,7 @@ class DirectoryTarget(FileTarget):
         """
         if self.spec.mode is not OutputMode.OVERWRITE_PARTITIONS:
             return ()
-        wanted = {tuple(map(self._partition_value, partition.split("/"))) for partition in partitions}
+        wanted = {directory_values(partition, self._integers) for partition in partitions}
         found: dict[str, tuple[str, ...]] = {"": ()}
         for depth in range(1, len(self.spec.partition_by) + 1):
             prefixes = {values[:depth] for values in wanted}
@@ -161,16 +148,14 @@ class DirectoryTarget(FileTarget):
                 f"{directory}/{name}".lstrip("/"): values
                 for directory, above in found.items()
                 for name in self._files.names(f"{self._location}/{directory}".rstrip("/"))
-                if (values := (*above, self._partition_value(name))) in prefixes
+                if (values := (*above, *directory_values(name, self._integers))) in prefixes
             }
         return sorted(found.keys() - set(partitions))
 
-    def _partition_value(self, name: str) -> str:
-        """Return the name of a directory in the spelling that all directories with the same value share."""
-        key, _, value = map(unescape_name, name.partition("="))
-        if key.lower() in self._integers and _INTEGER.fullmatch(value):
-            value = str(int(value))
-        return f"{key}={value}"
+
+def integer_columns(schema: t.StructType) -> set[str]:
+    """Return the names of the integer columns in lower case."""
+    return {field.name.lower() for field in schema if isinstance(field.dataType, t.IntegralType)}
 
 
 def with_effective_mode(spark: SparkSession, spec: OutputSpec) -> OutputSpec:

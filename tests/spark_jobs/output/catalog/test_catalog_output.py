@@ -23,6 +23,7 @@ from pushdown_spark.errors import (
     OutputExistsError,
     PushdownError,
     SchemaConflictError,
+    UnwritableValueError,
 )
 from pushdown_spark.output.catalog.catalog_targets import open_catalog_output
 from pushdown_spark.output.files.writer import FileOutput
@@ -112,6 +113,30 @@ def test_partition_values_arrive_as_they_were(spark: SparkSession, kind: str) ->
     write(output_of(spark, PARTITIONS, "again"), frame)
     assert rows(spark.table(TABLE)) == rows(frame)
     assert spark.sql(f"SHOW PARTITIONS {TABLE}").count() == len(values.split(", "))
+
+
+@pytest.mark.parametrize("name", ["._COPYING_", ".x", "_x"])
+@pytest.mark.parametrize("is_value", [False, True])
+@pytest.mark.parametrize("tracks", ["true", "false"])
+def test_rows_of_partitions_are_read_back_or_refused(
+    spark: SparkSession, name: str, is_value: bool, tracks: str
+) -> None:
+    """Spark lists the directories of a table without partitions in the catalog, and ignores some of them."""
+    column, value = ("t", name) if is_value else (name, "t")
+    frame = spark.sql(f"SELECT 1 AS id, '{value}' AS `{column}`")
+    is_unread = tracks == "false" and (f"{column}={value}".startswith(".") or value == "._COPYING_")
+    with session_settings(spark, {"spark.sql.hive.manageFilesourcePartitions": tracks}):
+        for create in ("", f"CREATE TABLE {TABLE} (id INT, `{column}` STRING) USING json PARTITIONED BY (`{column}`)"):
+            if create:
+                spark.sql(f"DROP TABLE IF EXISTS {TABLE}")
+                spark.sql(create)
+            if is_unread:
+                with pytest.raises((BadSpecError, UnwritableValueError), match="Spark reads no directory whose"):
+                    write(output_of(spark, partition_by=[column]), frame)
+                continue
+            for mode in (OutputMode.APPEND, PARTITIONS):
+                write(output_of(spark, mode, partition_by=[column]), frame)
+                assert rows(spark.table(TABLE)) == rows(frame)
 
 
 def test_rows_are_stored_like_those_of_insert(spark: SparkSession) -> None:
@@ -235,6 +260,46 @@ def test_an_append_does_not_bring_back_old_files(spark: SparkSession, tmp_path: 
         write(output_of(spark, run="second"), frame)
     write(output_of(spark, PARTITIONS, "third"), frame)
     assert spark.table(TABLE).count() == 1
+
+
+@pytest.mark.parametrize("mode", [OutputMode.OVERWRITE, PARTITIONS, OutputMode.APPEND])
+@pytest.mark.parametrize(("kind", "name", "value"), [("STRING", "a%20b", "'a b'"), ("INT", "01", "1")])
+def test_a_partition_whose_directory_spark_names_differently_is_not_replaced(
+    spark: SparkSession, tmp_path: Path, mode: OutputMode, kind: str, name: str, value: str
+) -> None:
+    """Spark would write `p=a b` and `p=1`. The table would have no rows, or rows of both directories."""
+    create_foreign_partition(spark, tmp_path / "t", kind, name)
+    old, new = spark.sql(f"SELECT 1 AS id, {value} AS p"), spark.sql(f"SELECT 2 AS id, {value} AS p")
+    assert rows(spark.table(TABLE)) == rows(old)
+    if kind == "INT" and mode is OutputMode.APPEND:
+        write(output_of(spark, mode), new)
+        assert rows(spark.table(TABLE)) == rows(old.union(new))
+        return
+    with pytest.raises(BadSpecError, match=r"a partition of targets.t has a directory of its own, file:.*/p="):
+        write(output_of(spark, mode), new)
+    assert rows(spark.table(TABLE)) == rows(old)
+
+
+def test_overwrite_partitions_replaces_a_directory_of_another_name_if_the_catalog_has_no_partitions(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Spark reads `p=01` and `p=1` as one partition."""
+    with session_settings(spark, {"spark.sql.hive.manageFilesourcePartitions": "false"}):
+        create_foreign_partition(spark, tmp_path / "t", "INT", "01")
+        assert rows(spark.table(TABLE)) == ["(1, 1)"]
+        for run in ("run", "run", "second"):
+            write(output_of(spark, PARTITIONS, run), spark.sql("SELECT 2 AS id, 1 AS p"))
+            assert rows(spark.table(TABLE)) == ["(2, 1)"]
+    assert [path.name for path in (tmp_path / "t").glob("p=*")] == ["p=1"]
+
+
+def create_foreign_partition(spark: SparkSession, directory: Path, kind: str, value: str) -> None:
+    """Create a table with a partition whose directory another program has named."""
+    (directory / f"p={value}").mkdir(parents=True)
+    (directory / f"p={value}" / "part-0.json").write_text('{"id": 1}')
+    spark.sql(f"CREATE TABLE {TABLE} (id INT, p {kind}) USING json PARTITIONED BY (p) LOCATION '{directory.as_uri()}'")
+    if spark.conf.get("spark.sql.hive.manageFilesourcePartitions") == "true":
+        spark.sql(f"MSCK REPAIR TABLE {TABLE}")
 
 
 def test_a_table_that_changes_during_the_load_is_not_written(spark: SparkSession) -> None:
