@@ -49,14 +49,15 @@ class MalformedLines:
 
 def corrupt_column(spark: SparkSession, options: Mapping[str, str], schema: StructType) -> str:
     """Return the column for the text of malformed lines: the source's own if its schema has one, else a new name."""
-    name = _declared_name(spark, options)
+    name = declared_corrupt_column(spark, options)
     return name if name in schema.fieldNames() else _OWN_COLUMN
 
 
 def names_corrupt_column(frame: DataFrame, options: Mapping[str, str]) -> bool:
     """Return whether a DataFrame has the column for the text of malformed lines."""
-    return _declared_name(frame.sparkSession, options) in frame.columns
+    return declared_corrupt_column(frame.sparkSession, options) in frame.columns
 
 
-def _declared_name(spark: SparkSession, options: Mapping[str, str]) -> str:
+def declared_corrupt_column(spark: SparkSession, options: Mapping[str, str]) -> str:
+    """Return the name of the column that gets the text of malformed lines if the schema has it."""
     return options.get(CORRUPT_OPTION) or str(spark.conf.get(_CORRUPT_SETTING, "_corrupt_record"))

@@ -139,3 +139,27 @@ def test_the_report_shows_how_columns_are_matched(spark: SparkSession, tmp_path:
     session.add_source("data", path=path, format="csv", schema=DECLARED, options={"header": "true"})
     notes = session.scan("data").report()["data"].notes
     assert "no header has a name of the declared schema, so columns are matched by position" in notes
+
+
+@pytest.mark.parametrize("headers", [("name,id", "id,else,name"), ("id,name,more", "_broken,id,name")])
+def test_malformed_lines_are_kept_in_their_column_with_any_header(
+    spark: SparkSession, tmp_path: Path, headers: tuple[str, str]
+) -> None:
+    lines = [[header, *(",".join("x" for _ in header.split(",")) for _ in range(2))] for header in headers]
+    path = write_files(tmp_path, "plain", *("\n".join(file) + "\n" for file in lines))
+    schema = "id int, name string, _broken string, more string"
+    expected = [(None, "x", line[1], "x" if "more" in line[0] else None) for line in lines for _ in range(2)]
+    for reader in ("auto", *READERS):
+        kept = rows(spark, path, reader, schema, "_broken LIKE 'x%'", columnNameOfCorruptRecord="_broken")
+        assert kept == sorted_rows(expected), reader
+
+
+def test_records_in_one_column_are_read_from_several_files(spark: SparkSession, tmp_path: Path) -> None:
+    path = write_files(tmp_path, "plain", "id,name\n1,Ada\n", "id,name\n2,Bo\n")
+    own = spark.read.options(header="true", singleVariantColumn="record").csv(path)
+    for reader in ("auto", *READERS):
+        session = PushdownSession(spark)
+        options = {"header": "true", "singleVariantColumn": "record"}
+        session.add_source("data", path=path, format="csv", options=options, reader=reader)
+        records = session.scan("data").run(lambda frame: frame.selectExpr("to_json(struct(*)) AS record").collect())
+        assert sorted(records) == sorted(own.selectExpr("to_json(struct(*)) AS record").collect()), reader

@@ -9,10 +9,11 @@ from pyspark.sql import types as t
 
 from pushdown_spark.contract import OnMissingColumn, OnSchemaConflict, SourceFormat
 from pushdown_spark.errors import SchemaConflictError, UnsupportedError
-from pushdown_spark.expressions.session_settings import is_option_on, setting
+from pushdown_spark.expressions.session_settings import is_option_on
 from pushdown_spark.projection.schema_alignment import SchemaGroup, groups_by_name, groups_by_position, missing_column
 from pushdown_spark.projection.schema_merge import FileSchema, MergeRules, merge_schemas
 from pushdown_spark.relations.declaration import Source
+from pushdown_spark.relations.malformed_lines import declared_corrupt_column
 from pushdown_spark.relations.schemas.csv_schemas import InferSchema
 from pushdown_spark.relations.schemas.file_schemas import file_schemas
 from pushdown_spark.relations.schemas.json_schemas import strings_as_variants
@@ -30,8 +31,6 @@ _AVRO_SCHEMA_OPTIONS = frozenset(
     }
 )
 """Avro options that can give a table other columns than its files."""
-_CORRUPT_RECORD = "_corrupt_record"
-"""The default name of the column of corrupt records."""
 _INTEGERS = (t.ByteType, t.ShortType, t.IntegerType, t.LongType)
 
 
@@ -124,12 +123,13 @@ def discover_schema(reader: FileSchemaReader) -> TableSchema:
         # Spark infers the schema, and only conflicts between the files matter.
         return _check_conflicts(reader, data)
     files = reader.read()
-    return _merge(source, files, data, rules) if files else TableSchema(rules)
+    corrupt = declared_corrupt_column(reader.spark, source.options)
+    return _merge(source, files, data, rules, corrupt) if files else TableSchema(rules)
 
 
 def _needs_file_schemas(source: Source, listing: Listing) -> bool:
     """Return whether the columns of single files matter. Each costs a read of its footer, its header or all of it."""
-    if source.format in (SourceFormat.TEXT, SourceFormat.REMOTE):
+    if source.format in (SourceFormat.TEXT, SourceFormat.REMOTE) or "singlevariantcolumn" in source.options:
         return False
     if source.on_missing_column is OnMissingColumn.ERROR:
         return True
@@ -150,8 +150,7 @@ def _check_conflicts(reader: FileSchemaReader, data: t.StructType) -> TableSchem
 
     Spark's inference turns conflicting types into strings, so only the columns with strings are read once more.
     """
-    corrupt = setting(reader.spark, "spark.sql.columnNameOfCorruptRecord", _CORRUPT_RECORD)
-    variants = strings_as_variants(data, reader.source.options.get("columnnameofcorruptrecord", corrupt))
+    variants = strings_as_variants(data, declared_corrupt_column(reader.spark, reader.source.options))
     if not variants.fields:
         return TableSchema(reader.rules, reader=reader)
     merge_schemas(reader.read(variants), reader.rules)
@@ -159,14 +158,19 @@ def _check_conflicts(reader: FileSchemaReader, data: t.StructType) -> TableSchem
     return TableSchema(reader.rules, reader=reader, notes=(note,))
 
 
-def _merge(source: Source, files: tuple[FileSchema, ...], data: t.StructType, rules: MergeRules) -> TableSchema:
+def _merge(
+    source: Source, files: tuple[FileSchema, ...], data: t.StructType, rules: MergeRules, corrupt: str
+) -> TableSchema:
     is_declared = source.schema is not None
     if source.format is SourceFormat.JSON:
-        merged = _merge_json(files, data, rules, is_declared=is_declared)
+        merged = _merge_json(_with_corrupt_column(files, data, rules, corrupt), data, rules, is_declared=is_declared)
         note = "all records were read once more, to determine the columns of each file"
         return replace(merged, notes=(*merged.notes, note))
+    if source.format is SourceFormat.CSV and is_declared:
+        return _merge_declared_csv(files, data, rules, corrupt)
     if source.format is SourceFormat.CSV:
-        return _merge_csv(files, data if is_declared else merge_schemas(files, rules), rules, is_declared=is_declared)
+        table = merge_schemas(files, rules)
+        return _with_groups(files, table, groups_by_position(files, table, rules), rules)
     table = data if is_declared else merge_schemas(files, rules)
     if [(field.name, field.dataType) for field in table] == [(field.name, field.dataType) for field in data]:
         # The metadata of Spark's schema has more, such as the lengths of strings.
@@ -212,16 +216,38 @@ def _with_inferred_types(file: t.StructType, table: t.StructType, rules: MergeRu
     )
 
 
-def _merge_csv(
-    files: tuple[FileSchema, ...], table: t.StructType, rules: MergeRules, *, is_declared: bool
+def _merge_declared_csv(
+    files: tuple[FileSchema, ...], table: t.StructType, rules: MergeRules, corrupt: str
 ) -> TableSchema:
     """Match columns by the names in headers; by position, as Spark does, if no header has a name of the schema."""
     key = rules.name_rule.key
     names = set(map(key, table.fieldNames()))
-    if is_declared and not any(names.intersection(map(key, file.schema.fieldNames())) for file in files):
+    if not any(names.intersection(map(key, file.schema.fieldNames())) for file in files):
         note = "no header has a name of the declared schema, so columns are matched by position"
         return TableSchema(rules, notes=(note,))
+    files = _with_corrupt_column(files, table, rules, corrupt)
     return _with_groups(files, table, groups_by_position(files, table, rules), rules)
+
+
+def _with_corrupt_column(
+    files: tuple[FileSchema, ...], table: t.StructType, rules: MergeRules, corrupt: str
+) -> tuple[FileSchema, ...]:
+    """Return the schemas with the table's column of malformed lines, if it has one. Spark adds it to every file.
+
+    A column of a file with the same name is not read.
+    """
+    column = next((field for field in table.fields if field.name == corrupt), None)
+    if column is None:
+        return files
+    key = rules.name_rule.key
+
+    def with_column(schema: t.StructType) -> t.StructType:
+        fields = [t.StructField("", f.dataType) if key(f.name) == key(corrupt) else f for f in schema.fields]
+        return t.StructType([*fields, column])
+
+    # Many files share one schema object.
+    schemas = {id(file.schema): with_column(file.schema) for file in files}
+    return tuple(replace(file, schema=schemas[id(file.schema)]) for file in files)
 
 
 def _with_groups(
