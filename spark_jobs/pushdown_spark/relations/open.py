@@ -21,12 +21,13 @@ from pushdown_spark.relations.declaration import AnySource, Source
 from pushdown_spark.relations.file_relation import FileRelation
 from pushdown_spark.relations.stores.listing import decode_uri
 from pushdown_spark.relations.tables import open_table
-from pushdown_spark.runtime.spark_internals import session_state
+from pushdown_spark.runtime.jvm_gateway import java_class
+from pushdown_spark.runtime.spark_internals import hadoop_configuration, session_state
 
 _MAX_THREADS = 4
 """File relations that are opened at the same time. Opening mostly waits for listings, footers and small Spark jobs."""
 _CACHED_FORMATS = frozenset({SourceFormat.JSON, SourceFormat.CSV, SourceFormat.ORC, SourceFormat.PARQUET})
-"""Formats whose relations are cached. Which Avro files are read depends on Hadoop's settings, which may change."""
+"""Formats whose relations are cached. The schema of Avro files may be in another file, which may change."""
 _MAX_FILES = 2_000
 """Maximum number of files to check one by one. Spark's listing is faster for more."""
 _MAX_DEPTH = 20
@@ -94,7 +95,8 @@ class RelationCache:
         files = _file_versions(source.paths)
         if files is None:
             return None
-        return _Version(source, int(self._settings.hashCode()), files)
+        settings = java_class(self._spark, "java.util.HashMap")(self._settings)
+        return _Version(source, settings, hadoop_configuration(self._spark).getPropsWithPrefix(""), files)
 
     @cached_property
     def _settings(self) -> JavaObject:
@@ -104,10 +106,11 @@ class RelationCache:
 
 @dataclass(frozen=True)
 class _Version:
-    """A source, the hash of the session's settings, and the files below the paths of the source."""
+    """A source, copies of the session's settings and of Hadoop's, and the files below the paths of the source."""
 
     source: Source
-    settings: int
+    settings: JavaObject
+    hadoop: JavaObject
     files: Mapping[str, _FileVersion]
 
     def has_files(self, uris: Sequence[str]) -> bool:
@@ -116,11 +119,15 @@ class _Version:
 
 
 class _FileVersion(NamedTuple):
-    """The inode of a file, its size in bytes, and the nanosecond of its last change."""
+    """The inode of a file, its size in bytes, and the nanoseconds of the last changes of its content and its status.
+
+    Programs that copy files may set the first of these times, but not the second.
+    """
 
     inode: int
     size: int
     modified: int
+    changed: int
 
 
 def _file_versions(paths: Sequence[str]) -> Mapping[str, _FileVersion] | None:
@@ -144,7 +151,7 @@ def _add_versions(versions: dict[str, _FileVersion], path: str, depth: int) -> N
     if len(versions) > _MAX_FILES or depth > _MAX_DEPTH:
         raise OSError("too many files")
     status = os.stat(path)  # noqa: PTH116 - thousands of paths
-    versions[path] = _FileVersion(status.st_ino, status.st_size, status.st_mtime_ns)
+    versions[path] = _FileVersion(status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
     if S_ISDIR(status.st_mode):
         with os.scandir(path) as entries:
             for entry in entries:

@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
+from session_settings import session_settings
 
 from pushdown_spark.contract import SourceFormat
 from pushdown_spark.relations.declaration import Source
 from pushdown_spark.relations.open import RelationCache
+from pushdown_spark.runtime.spark_internals import hadoop_configuration
 from pushdown_spark.session import PushdownSession
 
 FORMATS = ("csv", "json", "orc", "parquet")
@@ -56,6 +58,30 @@ def test_another_setting_or_schema_opens_the_files_again(spark: SparkSession, ta
     assert third.schema.fieldNames() == ["k"]
 
 
+def test_settings_with_one_hash_are_different(spark: SparkSession, tmp_path: Path) -> None:
+    """Java's strings `Aa` and `BB` have the same hash."""
+    (tmp_path / "t.json").write_text('{"k": 1}\n{\n')
+    session = PushdownSession(spark)
+    session.add_source("t", path=str(tmp_path), format="json")
+    for name in ("Aa", "Aa", "BB"):
+        with session_settings(spark, {"spark.sql.columnNameOfCorruptRecord": name}):
+            assert session.scan("t").df.columns == [name, "k"]
+
+
+def test_another_setting_of_hadoop_opens_the_files_again(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "t.json").write_text('{"k": 1}\n{"other": 1}\n')
+    session = PushdownSession(spark)
+    session.add_source("t", path=str(tmp_path), format="json")
+    hadoop, key = hadoop_configuration(spark), "mapreduce.input.linerecordreader.line.maxlength"
+    for _ in range(2):
+        assert session.scan("t").df.columns == ["k", "other"]
+    hadoop.set(key, "10")
+    try:
+        assert session.scan("t").df.columns == ["k"]
+    finally:
+        hadoop.unset(key)
+
+
 @pytest.mark.parametrize("path", ["{}/*.orc", "s3a://bucket/key", "{}/missing"])
 def test_paths_that_are_no_local_files_have_no_version(spark: SparkSession, table: Path, path: str) -> None:
     assert RelationCache(spark)._version(source(path.format(table / "orc"), "orc")) is None
@@ -89,7 +115,8 @@ def test_rows_and_columns_follow_the_files(spark: SparkSession, table: Path, nam
     assert len(rows()) < 2
 
 
-def test_a_file_of_the_same_size_is_read_again(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.parametrize("later", [0, 1])
+def test_a_file_of_the_same_size_is_read_again(spark: SparkSession, tmp_path: Path, later: int) -> None:
     path = tmp_path / "t.json"
     path.write_text('{"k": 1}\n')
     session = PushdownSession(spark)
@@ -98,5 +125,5 @@ def test_a_file_of_the_same_size_is_read_again(spark: SparkSession, tmp_path: Pa
         assert session.scan("t").df.columns == ["k"]
     status = path.stat()
     path.write_text('{"m": 1}\n')
-    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns + 1))
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns + later))
     assert session.scan("t").df.columns == ["m"]
