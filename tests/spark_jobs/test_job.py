@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from job_process import CHECKOUT, LOCAL, ROOT, command, environment, result_of, run_command, save_spec
 from pyspark import __version__ as pyspark_version
 
 from pushdown_spark.contract import ErrorCode, JobResult
@@ -22,9 +23,6 @@ from pushdown_spark.driver.job_exchange import read_secrets, write_result
 from pushdown_spark.errors import BadSpecError
 from pushdown_spark.job import main, read_spec
 
-ROOT = Path(__file__).resolve().parents[2]
-CHECKOUT = f"{ROOT}:{ROOT / 'spark_jobs'}"
-LOCAL = {"spark.master": "local[2]", "spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "2"}
 SECRET = "hunter2-secret-value"
 
 
@@ -47,31 +45,11 @@ def job(tmp_path: Path) -> dict[str, Any]:
     return small_job(tmp_path)
 
 
-def save_spec(spec: dict[str, Any], tmp_path: Path) -> Path:
-    path = tmp_path / "spec.json"
-    path.write_text(json.dumps(spec))
-    return path
-
-
 def with_secrets(spec: dict[str, Any], tmp_path: Path, **entries: str) -> Path:
     path = tmp_path / "secrets.json"
     path.write_text(json.dumps({"hadoop": {"fs.s3a.secret.key": SECRET, **entries}}))
     spec["secrets_path"] = str(path)
     return path
-
-
-def result_of(spec: dict[str, Any]) -> JobResult:
-    return JobResult.model_validate_json(Path(spec["result_path"]).read_text())
-
-
-def environment(**more: str) -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "SPARK_HOME")}
-    return {**kept, "PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable, **more}
-
-
-def command_line(command: str, spec: dict[str, Any], tmp_path: Path) -> subprocess.CompletedProcess[str]:
-    call = [sys.executable, "-m", "pushdown_spark", command, "--spec", str(save_spec(spec, tmp_path))]
-    return subprocess.run(call, env=environment(PYTHONPATH=CHECKOUT), cwd=tmp_path, capture_output=True, text=True)
 
 
 def visible(directory: Path) -> list[str]:
@@ -103,7 +81,7 @@ def submitted(tmp_path_factory: pytest.TempPathFactory) -> Submitted:
     shutil.copy(ROOT / "spark_jobs" / "pushdown_spark" / "job.py", program)
     settings = [part for key, value in LOCAL.items() for part in ("--conf", f"{key}={value}")]
     del job["conf"]
-    call = [submit, *settings, "--py-files", str(library), str(program), "--spec", str(save_spec(job, directory))]
+    call = [submit, *settings, "--py-files", str(library), str(program), "--spec", save_spec(job, directory)]
     process = subprocess.run(call, env=environment(), cwd=directory, capture_output=True, text=True)
     assert process.returncode == 0, process.stderr
     return Submitted(directory, secrets, process, result_of(job))
@@ -145,7 +123,7 @@ def test_a_submitted_job_logs_only_warnings(submitted: Submitted) -> None:
 def test_failed_job_prints_one_line_and_writes_a_result(tmp_path: Path, job: dict[str, Any]) -> None:
     with_secrets(job, tmp_path)
     job["query"]["columns"] = [f"`{SECRET}`", "id"]
-    done = command_line("run", job, tmp_path)
+    done = run_command("run", job, tmp_path)
     assert done.returncode == 1
     result = result_of(job)
     assert result.error is not None
@@ -162,7 +140,7 @@ def test_failed_job_prints_one_line_and_writes_a_result(tmp_path: Path, job: dic
 
 def test_explain_keeps_the_secrets_and_runs_nothing(tmp_path: Path, job: dict[str, Any]) -> None:
     secrets = with_secrets(job, tmp_path)
-    done = command_line("explain", job, tmp_path)
+    done = run_command("explain", job, tmp_path)
     assert done.returncode == 0, done.stderr
     assert "events: " in done.stdout
     assert "t = 'y'" in done.stdout
@@ -173,7 +151,7 @@ def test_explain_keeps_the_secrets_and_runs_nothing(tmp_path: Path, job: dict[st
 def test_errors_of_explain_have_no_secrets(tmp_path: Path, job: dict[str, Any]) -> None:
     with_secrets(job, tmp_path)
     job["query"]["columns"] = [f"`{SECRET}`"]
-    done = command_line("explain", job, tmp_path)
+    done = run_command("explain", job, tmp_path)
     assert done.returncode == 1
     assert "columns: there is no column '***'" in done.stderr
     assert SECRET not in done.stdout + done.stderr
@@ -182,7 +160,7 @@ def test_errors_of_explain_have_no_secrets(tmp_path: Path, job: dict[str, Any]) 
 @pytest.mark.skipif(pyspark_version.startswith("4.0."), reason="Spark 4.0 logs this warning itself")
 def test_glob_logs_no_warning(tmp_path: Path, job: dict[str, Any]) -> None:
     job["sources"]["events"]["path"] = [str(tmp_path / "in" / "*.json")]
-    done = command_line("explain", job, tmp_path)
+    done = run_command("explain", job, tmp_path)
     assert done.returncode == 0, done.stderr
     assert "FileStreamSink" not in done.stderr
     assert "FileNotFoundException" not in done.stderr
@@ -190,7 +168,7 @@ def test_glob_logs_no_warning(tmp_path: Path, job: dict[str, Any]) -> None:
 
 def test_report_is_printed_without_a_result_path(tmp_path: Path, job: dict[str, Any]) -> None:
     del job["output"], job["result_path"]
-    done = command_line("run", job, tmp_path)
+    done = run_command("run", job, tmp_path)
     assert done.returncode == 0, done.stderr
     assert "2 rows returned; the job has no output" in done.stdout
     assert "Source events: " in done.stdout
@@ -201,7 +179,7 @@ def test_ignored_output_reads_nothing(tmp_path: Path, job: dict[str, Any]) -> No
     (tmp_path / "out").mkdir()
     job["output"]["mode"] = "ignore"
     job["sources"]["events"]["path"] = ["/nowhere"]
-    done = command_line("run", job, tmp_path)
+    done = run_command("run", job, tmp_path)
     assert done.returncode == 0, done.stderr
     result = result_of(job)
     assert (result.rows, result.output, result.sources) == (None, job["output"]["path"], {})
@@ -211,14 +189,14 @@ def test_ignored_output_reads_nothing(tmp_path: Path, job: dict[str, Any]) -> No
 def test_a_retry_reports_the_output_of_an_attempt_whose_result_was_lost(tmp_path: Path, job: dict[str, Any]) -> None:
     result_path = job["result_path"]
     (tmp_path / "file").touch()
-    lost = command_line("run", {**job, "result_path": str(tmp_path / "file" / "result.json")}, tmp_path)
+    lost = run_command("run", {**job, "result_path": str(tmp_path / "file" / "result.json")}, tmp_path)
     assert lost.returncode == 1, lost.stderr
     written = sorted(path.name for path in (tmp_path / "out").iterdir())
-    assert command_line("run", {**job, "result_path": result_path}, tmp_path).returncode == 0
+    assert run_command("run", {**job, "result_path": result_path}, tmp_path).returncode == 0
     result = result_of(job)
     assert (result.rows, result.output_summary.is_from_earlier_try) == (2, True)  # type: ignore[union-attr]
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == written
-    again = command_line("run", {**job, "generation": "repeated on purpose"}, tmp_path)
+    again = run_command("run", {**job, "generation": "repeated on purpose"}, tmp_path)
     assert again.returncode == 1, "another run is not its retry"
     assert "already exists" in again.stderr
 
@@ -226,7 +204,7 @@ def test_a_retry_reports_the_output_of_an_attempt_whose_result_was_lost(tmp_path
 def test_overwrite_that_would_delete_the_source_fails(tmp_path: Path, job: dict[str, Any]) -> None:
     job["output"] = {"path": str(tmp_path), "format": "json", "mode": "overwrite"}
     job["result_path"] = None
-    done = command_line("run", job, tmp_path)
+    done = run_command("run", job, tmp_path)
     assert done.returncode == 1
     assert f"overwriting {tmp_path} would delete the source {tmp_path / 'in'}" in done.stderr
     assert visible(tmp_path) == ["in", "spec.json"]
@@ -236,11 +214,9 @@ def test_overwrite_that_would_delete_the_source_fails(tmp_path: Path, job: dict[
 def test_terminated_job_writes_a_result_and_no_output(tmp_path: Path, job: dict[str, Any]) -> None:
     endless = "aggregate(transform(sequence(1, 90000), x -> size(filter(sequence(1, 90000), y -> y > x + id))), 0L, "
     job["query"]["where"] = f"t = 'y' AND {endless} (a, b) -> a + b) > 0"
-    call = [sys.executable, "-m", "pushdown_spark", "run", "--spec", str(save_spec(job, tmp_path))]
+    call = command("run", job, tmp_path)
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    running = subprocess.Popen(
-        call, env=environment(PYTHONPATH=CHECKOUT), cwd=tmp_path, start_new_session=True, **quiet
-    )
+    running = subprocess.Popen(call, env=environment(**CHECKOUT), cwd=tmp_path, start_new_session=True, **quiet)
     try:
         deadline = time.monotonic() + 180
         while not any(tmp_path.glob(".out.pushdown/staging-*/*/_temporary/0/_temporary")):
@@ -264,7 +240,7 @@ def test_terminated_job_writes_a_result_and_no_output(tmp_path: Path, job: dict[
 
 def test_invalid_spec_writes_a_result(tmp_path: Path, job: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
     job["query"]["limit"] = -1
-    assert main(["--spec", str(save_spec(job, tmp_path))]) == 1
+    assert main(["--spec", save_spec(job, tmp_path)]) == 1
     error = result_of(job).error
     assert error is not None
     assert (error.code, error.retryable) == (ErrorCode.BAD_SPEC, False)
@@ -288,7 +264,7 @@ def test_an_invalid_spec_writes_a_result_to_a_uri(tmp_path: Path) -> None:
     result = tmp_path / "result.json"
     spec = save_spec({"result_path": result.as_uri()}, tmp_path)
     with pytest.raises(ValueError, match="run_key"):
-        read_spec(str(spec))
+        read_spec(spec)
     error = JobResult.model_validate_json(result.read_text()).error
     assert error is not None
     assert error.code is ErrorCode.BAD_SPEC
@@ -321,7 +297,7 @@ def test_unsupported_spark_raises_before_the_session_starts(
     tmp_path: Path, job: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pushdown_spark.job.pyspark_version", "3.5.9")
-    assert main(["--spec", str(save_spec(job, tmp_path))]) == 1
+    assert main(["--spec", save_spec(job, tmp_path)]) == 1
     result = result_of(job)
     assert result.application_id is None
     assert result.error is not None

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from job_process import LOCAL, result_of, run_command
 from pydantic import ValidationError
 
 from pushdown_spark.contract import ErrorCode, JobResult, JobSpec
 from pushdown_spark.contract.report_text import render_text
 
-ROOT = Path(__file__).resolve().parents[2]
-LOCAL = {"spark.master": "local[2]", "spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "2"}
 SCHEMA = "id int, t string"
 ROWS = '{"id": 1, "t": "x"}\n{"id": 2, "t": "y"}\n{"id": 3, "t": "y"}\n'
 
@@ -49,13 +45,7 @@ def four_scans(directory: Path) -> dict[str, Any]:
 
 def run(spec: dict[str, Any], tmp_path: Path) -> tuple[JobResult, str]:
     """Run a job. Return its result and the output of the process."""
-    path = tmp_path / "spec.json"
-    path.write_text(json.dumps(spec))
-    kept = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "SPARK_HOME")}
-    environment = {**kept, "PYTHONPATH": f"{ROOT}:{ROOT / 'spark_jobs'}", "PYSPARK_PYTHON": sys.executable}
-    call = [sys.executable, "-m", "pushdown_spark", "run", "--spec", str(path)]
-    done = subprocess.run(call, env=environment, cwd=tmp_path, capture_output=True, text=True)
-    result = JobResult.model_validate_json(Path(spec["result_path"]).read_text())
+    done, result = run_command("run", spec, tmp_path), result_of(spec)
     assert done.returncode == (0 if result.error is None else 1), done.stderr
     return result, done.stdout + done.stderr
 

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from job_process import LOCAL, result_of, run_command
 from table_databases import Database, open_database
 
 from pushdown_spark.contract import ErrorCode, JobResult
 from pushdown_spark.contract.report_text import render_text
-
-ROOT = Path(__file__).resolve().parents[4]
 
 
 @pytest.fixture
@@ -33,20 +29,13 @@ def run(database: Database, directory: Path, **output: object) -> tuple[JobResul
         "sources": {"events": {"format": "json", "path": [str(source)], "schema": "id int, t string"}},
         "query": {"source": "events", "where": "t = 'y'"},
         "output": {"table": "t", "mode": "append", **output},
-        "conf": {"spark.master": "local[2]", "spark.ui.enabled": "false"},
+        "conf": LOCAL,
         "result_path": str(directory / "result.json"),
         "secrets_path": str(secrets),
     }
-    (directory / "spec.json").write_text(json.dumps(spec))
-    done = subprocess.run(
-        [sys.executable, "-m", "pushdown_spark", "run", "--spec", str(directory / "spec.json")],
-        env={**os.environ, "PYTHONPATH": str(ROOT / "spark_jobs"), "PYSPARK_PYTHON": sys.executable},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run_command("run", spec, directory)
     assert not secrets.exists()
-    result = JobResult.model_validate_json((directory / "result.json").read_text())
+    result = result_of(spec)
     return result, done.stdout + done.stderr + result.model_dump_json()
 
 
