@@ -1,19 +1,37 @@
-"""Checks of the table or directory that takes rows: whether it may exist, its columns, and its partitions."""
+"""Checks of the place that takes rows: whether it may exist, its columns, its partitions, and other runs there."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import types as t
 
 from pushdown_spark.contract import OutputMode
-from pushdown_spark.errors import BadSpecError, OutputExistsError, SchemaConflictError, UnwritableValueError
+from pushdown_spark.errors import (
+    BadSpecError,
+    ErrorCode,
+    OutputExistsError,
+    PushdownError,
+    SchemaConflictError,
+    UnwritableValueError,
+)
 from pushdown_spark.expressions.names import NameRule
-from pushdown_spark.output.files.layout import unescape_name
+from pushdown_spark.output.files.layout import (
+    CLAIMS_OF_ALL_RUNS,
+    CLAIMS_OF_PARTITIONS,
+    control_directory,
+    unescape_name,
+)
 from pushdown_spark.runtime.file_systems.base_files import Files, is_hidden
 
 _TABLE_LOGS = (("Delta", "_delta_log"), ("Hudi", ".hoodie"), ("Iceberg", "metadata/*.metadata.json"))
 """Table formats, each with a glob pattern of the log in the directory of a table."""
+
+_ROOT = re.compile(r"[^/]+:(//[^/]*)?")
+"""The root of a file system, without its final slash."""
 
 
 def check_no_table(files: Files, output: str) -> None:
@@ -38,6 +56,45 @@ def _possible_tables(output: str) -> Iterator[str]:
         parts.pop()
     if (table := "/".join(parts)) != output:
         yield table
+
+
+def check_nested_outputs(files: Files, output: str, partitions: Sequence[str] = ()) -> None:
+    """Raise PushdownError if a run is writing an output that this one is a partition of, or a partition of this one.
+
+    The output `/lake/out` has another lock than `/lake/out/day=1`, so such runs do not wait for each other. One could
+    replace rows that the other one has just written, and the repair of a killed commit could bring back replaced rows.
+    A run creates its own claim before it calls this function, so that at least one of two runs finds the other one.
+    Partitions below the first level are only found in the directories of the given ones.
+    """
+    for claim in (*_outer_claims(files, output), *_inner_claims(files, output, partitions)):
+        parent, _, hidden = claim.rsplit("/", 2)[0].rpartition("/")
+        other = f"{parent}/{hidden[1:].removesuffix('.pushdown')}"
+        raise PushdownError(
+            f"output: another run is writing {other}, and {max(other, output, key=len)} is a partition of "
+            f"{min(other, output, key=len)}, so the output is unchanged; run the task again after that run. If that "
+            f"run was killed, repeat it first, or write {other} with another run and delete {claim}",
+            code=ErrorCode.SPARK,
+        )
+
+
+def _outer_claims(files: Files, output: str) -> Iterator[str]:
+    """Yield the claims of the outputs that this one is a partition of."""
+    outer, _, name = output.rpartition("/")
+    while "=" in name and not _ROOT.fullmatch(outer):
+        outer, _, name = outer.rpartition("/")
+        # The job may not be allowed to look there. Then only the other run can find the claim of this one.
+        with suppress(Py4JJavaError):
+            yield from files.glob(control_directory(outer, name), CLAIMS_OF_ALL_RUNS)
+
+
+def _inner_claims(files: Files, output: str, partitions: Sequence[str]) -> Iterator[str]:
+    """Yield the claims of the partitions of this output that are outputs of their own."""
+    directories = {output}
+    for partition in partitions:
+        steps = partition.split("/")
+        directories.update("/".join([output, *steps[:depth]]) for depth in range(1, len(steps)))
+    for directory in sorted(directories):
+        yield from files.glob(directory, CLAIMS_OF_PARTITIONS)
 
 
 def partition_keys(files: Files, directory: str) -> list[str] | None:

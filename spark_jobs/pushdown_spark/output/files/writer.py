@@ -25,10 +25,9 @@ from pushdown_spark.output.files.file_target import OVERWRITE_OPTION, DirectoryT
 from pushdown_spark.output.files.journal import Journal
 from pushdown_spark.output.files.layout import CLAIM, OutputPaths, unescape_name
 from pushdown_spark.output.files.moves import MovePlanner, partitions_of, staged_files
-from pushdown_spark.output.files.nested_outputs import check_nested_outputs
 from pushdown_spark.output.source_guard import OutputGuard, ReadPath, SourceGuard
 from pushdown_spark.output.stored_rows import with_stored_partitions
-from pushdown_spark.output.target_checks import check_no_table
+from pushdown_spark.output.target_checks import check_nested_outputs, check_no_table
 from pushdown_spark.runtime.file_systems.base_files import FileEntry
 from pushdown_spark.runtime.file_systems.file_paths import followed_path
 from pushdown_spark.runtime.file_systems.hadoop_files import HadoopFiles, open_files
