@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from pushdown_spark.contract import CheckReport, OutputSummary
+from pushdown_spark.errors import OutputTakenError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -81,6 +82,13 @@ class Output(ABC):
                     "this run deletes them"
                 )
             raise
+
+
+def taken_error(name: str) -> OutputTakenError:
+    """Return the error of an attempt after a later attempt of its run has begun to write the output."""
+    return OutputTakenError(
+        f"output: another attempt of this run has begun to write {name}; the rows of this attempt were deleted"
+    )
 
 
 def column_types(schema: StructType) -> dict[str, str]:

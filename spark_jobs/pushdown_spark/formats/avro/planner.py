@@ -23,18 +23,9 @@ from pushdown_spark.formats.columnar_scan import ColumnarPlan, check_columnar_re
 from pushdown_spark.formats.readable_types import arrow_schema
 from pushdown_spark.projection.nested_types import has_map
 from pushdown_spark.relations.request import ScanRequest
-from pushdown_spark.relations.stores.listing import Compression, InputFile
+from pushdown_spark.relations.stores.listing import ContainerFile, InputFile
 from pushdown_spark.runtime.worker_startup import startup_cost
 from pushdown_spark.scan.plan import Choice
-
-
-class ContainerFile(InputFile):
-    """A file that is split at its sync markers and decompresses its own blocks, whatever the end of its name."""
-
-    @property
-    def compression(self) -> Compression:
-        """The compression of the whole file, which is none."""
-        return Compression.NONE
 
 
 class AvroPlan(ColumnarPlan[AvroQuery]):
@@ -85,11 +76,7 @@ def _check_columns(request: ScanRequest) -> None:
 
 def container_files(files: Sequence[InputFile], *, any_extension: bool) -> tuple[InputFile, ...]:
     """Return the files as container files. Without `any_extension`, return only files named `*.avro`."""
-    return tuple(
-        ContainerFile(file.uri, file.path, file.size, file.storage)
-        for file in files
-        if any_extension or file.uri.endswith(".avro")
-    )
+    return tuple(ContainerFile.of(file) for file in files if any_extension or file.uri.endswith(".avro"))
 
 
 def _decoder(file: InputFile, query: AvroQuery) -> Decoder:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pushdown_spark.relations.stores.listing import Compression, InputFile
+from pushdown_spark.relations.stores.listing import ContainerFile, InputFile
 
 
 @dataclass(frozen=True)
@@ -16,13 +16,8 @@ class FilePart:
     count: int
 
 
-class ParquetInput(InputFile):
-    """A file that is divided into splits of equal size, and compresses its own pages, whatever the end of its name."""
-
-    @property
-    def compression(self) -> Compression:
-        """The compression of the whole file, which is none."""
-        return Compression.NONE
+class ParquetInput(ContainerFile):
+    """A file that is divided into splits of equal size."""
 
     def split_size(self, limit: int) -> int:
         """Return the largest size of equal splits up to a limit."""
@@ -31,7 +26,7 @@ class ParquetInput(InputFile):
 
 def parquet_inputs(files: Sequence[InputFile]) -> tuple[ParquetInput, ...]:
     """Return listed files as Parquet files."""
-    return tuple(ParquetInput(file.uri, file.path, file.size, file.storage, file.modified) for file in files)
+    return tuple(ParquetInput.of(file) for file in files)
 
 
 def part_of(start: int, end: int, size: int) -> FilePart:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
-from typing import TypeVar
+from typing import Self, TypeVar
 from urllib.parse import unquote
 
 from py4j.java_gateway import JavaObject
@@ -84,6 +84,20 @@ class InputFile:
         if compression is not Compression.NONE:
             start, end = 0, self.size
         return Split(self.path, start, end, compression, self.storage)
+
+
+class ContainerFile(InputFile):
+    """A file of a format that compresses blocks or pages in the file, whatever the end of its name."""
+
+    @classmethod
+    def of(cls, file: InputFile) -> Self:
+        """Return a listed file of such a format."""
+        return cls(file.uri, file.path, file.size, file.storage, file.modified)
+
+    @property
+    def compression(self) -> Compression:
+        """The compression of the whole file, which is none."""
+        return Compression.NONE
 
 
 @dataclass(frozen=True)
