@@ -141,7 +141,7 @@ def test_the_report_shows_how_columns_are_matched(spark: SparkSession, tmp_path:
     assert "no header has a name of the declared schema, so columns are matched by position" in notes
 
 
-@pytest.mark.parametrize("headers", [("name,id", "id,else,name"), ("id,name,more", "_broken,id,name")])
+@pytest.mark.parametrize("headers", [("name,id", "id,else,name"), ("id,name,more", "more,id,name")])
 def test_malformed_lines_are_kept_in_their_column_with_any_header(
     spark: SparkSession, tmp_path: Path, headers: tuple[str, str]
 ) -> None:

@@ -232,18 +232,14 @@ def _merge_declared_csv(
 def _with_corrupt_column(
     files: tuple[FileSchema, ...], table: t.StructType, rules: MergeRules, corrupt: str
 ) -> tuple[FileSchema, ...]:
-    """Return the schemas with the table's column of malformed lines, if it has one. Spark adds it to every file.
-
-    A column of a file with the same name is not read.
-    """
+    """Return the schemas with the table's column of malformed lines, if it has one. Spark adds it to every file."""
     column = next((field for field in table.fields if field.name == corrupt), None)
     if column is None:
         return files
     key = rules.name_rule.key
 
     def with_column(schema: t.StructType) -> t.StructType:
-        fields = [t.StructField("", f.dataType) if key(f.name) == key(corrupt) else f for f in schema.fields]
-        return t.StructType([*fields, column])
+        return schema if key(corrupt) in map(key, schema.fieldNames()) else t.StructType([*schema.fields, column])
 
     # Many files share one schema object.
     schemas = {id(file.schema): with_column(file.schema) for file in files}
