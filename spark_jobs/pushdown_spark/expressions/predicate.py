@@ -7,6 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
 from sqlglot import exp
 
 from pushdown_spark.expressions.conjuncts import conjuncts, nodes_of
@@ -25,6 +28,11 @@ ROW_FUNCTIONS = (
 """Functions with side effects on a row, and functions whose value depends on the rows before."""
 _ROW_NODES = tuple(exp.FUNCTION_BY_NAME.get(name.upper(), exp.Anonymous) for name in ROW_FUNCTIONS)
 _ROW_CALL = re.compile(rf"\b(?:{'|'.join(ROW_FUNCTIONS)})(?:[\s`]|/\*.*?\*/|--[^\n]*)*\(", re.IGNORECASE | re.DOTALL)
+
+_NAME = r"(?:\w+|`(?:[^`]|``)*`)"
+_CALL = re.compile(rf"({_NAME}(?:\s*\.\s*{_NAME})*)\s*\(")
+_SQL_FUNCTION = "sqlFunction."
+"""The class of a function in Spark's catalog whose body is SQL."""
 
 UNPARSED = "sqlglot cannot parse the predicate, so only Spark evaluates it"
 """The reason for a predicate without a tree."""
@@ -110,6 +118,35 @@ def needs_every_row(sql: str, tree: exp.Expr | None) -> bool:
     if tree is None:
         return _ROW_CALL.search(sql) is not None
     return not _called_functions(tree).isdisjoint(ROW_FUNCTIONS)
+
+
+def sql_function(spark: SparkSession, sql: str, tree: exp.Expr | None) -> str | None:
+    """Return the first function in SQL whose body is SQL itself (`CREATE FUNCTION ... RETURN`), or None.
+
+    Without its tree, the text decides. `IDENTIFIER(...)` may be the name of any function.
+    """
+    if tree is None:
+        names = dict.fromkeys(_CALL.findall(sql))
+    else:
+        # sqlglot knows no function of a user, and none whose name is qualified.
+        names = dict.fromkeys(map(_qualified_name, nodes_of(tree, exp.Anonymous)))
+    return next((name for name in names if _is_sql_function(spark, name)), None)
+
+
+def _qualified_name(function: exp.Anonymous) -> str:
+    name = exp.to_identifier(function.name, quoted=True).sql(dialect="spark")
+    parent = function.parent
+    return f"{parent.this.sql(dialect='spark')}.{name}" if isinstance(parent, exp.Dot) else name
+
+
+def _is_sql_function(spark: SparkSession, name: str) -> bool:
+    if name.lower() == "identifier":
+        return True
+    try:
+        return spark.catalog.getFunction(name).className == _SQL_FUNCTION
+    except (PySparkException, Py4JError):
+        # The query itself raises the error.
+        return False
 
 
 def _called_functions(tree: exp.Expr) -> set[str]:

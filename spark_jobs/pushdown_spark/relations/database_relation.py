@@ -23,7 +23,7 @@ from pushdown_spark.databases.read.transport import QueryExecution
 from pushdown_spark.databases.sql.predicate_pushdown import PushedPredicate, SparkRules, push_predicate
 from pushdown_spark.databases.sql.remote_table import RemoteTable
 from pushdown_spark.errors import RemoteFailedError, RemoteRefusedError
-from pushdown_spark.expressions.predicate import EVERY_ROW, UNPARSED, Predicate
+from pushdown_spark.expressions.predicate import EVERY_ROW, UNPARSED, Predicate, sql_function
 from pushdown_spark.expressions.session_settings import has_plain_meaning
 from pushdown_spark.projection.paths import quote_name, sql_type
 from pushdown_spark.relations.base_relation import RelationWithoutFiles, TableStatistics
@@ -147,6 +147,9 @@ class DatabaseRelation(RelationWithoutFiles):
         """Return the conjuncts that the database evaluates as Spark does."""
         predicate = request.predicate
         if predicate is None or not self._declared.spec.filter_pushdown or predicate.needs_every_row:
+            return PushedPredicate(self._table.dialect, ())
+        if sql_function(self._spark, predicate.sql, predicate.tree) is not None:
+            # It may call a function that must see every row.
             return PushedPredicate(self._table.dialect, ())
         if self._pushed is None or self._pushed[0] is not predicate:
             is_trusted = has_plain_meaning(self._spark, predicate.sql)

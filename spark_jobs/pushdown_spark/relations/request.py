@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
@@ -11,7 +12,14 @@ from sqlglot import exp
 
 from pushdown_spark.contract import SPARK_REQUESTED, ConjunctReport, Exactness, ReaderChoice
 from pushdown_spark.errors import UnsupportedError
-from pushdown_spark.expressions.predicate import EVERY_ROW, FILE_METADATA, UNPARSED, Predicate, reads_file_metadata
+from pushdown_spark.expressions.predicate import (
+    EVERY_ROW,
+    FILE_METADATA,
+    UNPARSED,
+    Predicate,
+    reads_file_metadata,
+    sql_function,
+)
 from pushdown_spark.expressions.scope import Fold
 from pushdown_spark.projection.implicit_values import ImplicitValues
 from pushdown_spark.relations.declaration import Source
@@ -88,6 +96,14 @@ class ScanRequest:
             return self.pruned
         return StructType([field for field in self.schema.fields if field.name in set(self.columns)])
 
+    @cached_property
+    def sql_function(self) -> str | None:
+        """A function of the query whose body is SQL, which only Spark knows, or None if it calls no such function."""
+        spark = self.native.sparkSession
+        if self.query is not None:
+            return sql_function(spark, self.query, self.query_tree)
+        return None if self.predicate is None else sql_function(spark, self.predicate.sql, self.predicate.tree)
+
     def for_query(self, sql: str, tree: exp.Expr | None) -> ScanRequest:
         """Return the request for a whole query. If the query reads file metadata, only Spark's reader can serve it."""
         request = replace(self, query=sql, query_tree=tree)
@@ -119,6 +135,8 @@ class ScanRequest:
             raise UnsupportedError(UNPARSED)
         if self.spark_only_reason is not None:
             raise UnsupportedError(self.spark_only_reason)
+        if self.sql_function is not None:
+            raise UnsupportedError(f"only Spark knows the body of the function {self.sql_function}")
 
 
 def check_predicate(predicate: Predicate | None) -> None:

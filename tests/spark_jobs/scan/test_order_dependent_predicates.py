@@ -76,16 +76,22 @@ def test_without_filter_pushdown_spark_evaluates_every_conjunct(
         scan_rows(spark, files, name, where, reader=reader, filter_pushdown=False)
 
 
-def test_databases_evaluate_no_conjunct_of_order_dependent_predicates(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.parametrize("where", [RAISING[0], "checked(k) AND word = 'kept'"])
+def test_databases_evaluate_no_conjunct_of_order_dependent_predicates(
+    spark: SparkSession, tmp_path: Path, where: str
+) -> None:
+    spark.sql(
+        "CREATE OR REPLACE TEMPORARY FUNCTION checked(x string) RETURNS boolean RETURN assert_true(x <> '4') IS NULL"
+    )
     with sqlite3.connect(tmp_path / "t.db") as database:
         database.execute("CREATE TABLE t (k TEXT, word TEXT)")
         database.executemany("INSERT INTO t VALUES (?, ?)", ROWS)
     session = PushdownSession(spark)
     session.add_remote("t", {"kind": "sqlite", "database": str(tmp_path / "t.db")}, table="t")
     assert session.scan("t", where="word = 'kept'").report()["t"].pushed == ("word = 'kept'",)
-    assert session.scan("t", where=RAISING[0]).report()["t"].pushed == ()
+    assert session.scan("t", where=where).report()["t"].pushed == ()
     with pytest.raises(Exception, match="is not true"):
-        session.scan("t", where=RAISING[0]).run(lambda frame: frame.collect())
+        session.scan("t", where=where).run(lambda frame: frame.collect())
 
 
 def test_predicates_on_columns_named_like_nondeterministic_functions_are_pushed(
