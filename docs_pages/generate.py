@@ -54,7 +54,7 @@ _DIFFERENT = {
     "status_poll_interval": "Seconds between two requests for the status of a driver on a cluster, at least "
     f"{_INTERVALS}. See [how a task waits](drivers.md#how-a-task-waits).",
     "env_vars": "Environment variables of spark-submit, and on YARN and Kubernetes also of the driver. A standalone "
-    "cluster has no such variables in deploy mode `cluster`. (templated)",
+    "cluster has no such variables in deploy mode `cluster`.",
     "track_driver_via_k8s_api": "Whether spark-submit ends when the driver pod exists, and the task polls the API of "
     "Kubernetes at `status_poll_interval`. `deferrable=True` sets it.",
     "yarn_track_via_rm_api": "Whether spark-submit ends when YARN has accepted the application, and the task polls the "
@@ -76,7 +76,7 @@ that the provider does not describe.
 _OWN_PROGRAM = ("application", "application_args", "java_class")
 """Parameters of `SparkSubmitOperator` that the operators set themselves."""
 _TEMPLATED = " (templated)"
-"""The end of the description of a parameter that is a template field."""
+"""The mark in the description of a parameter that is a template field."""
 _LINKS = {"../pushdown.md": "How pushdown works", "../projection.md": "Columns", "../output.md": "Writing files"}
 _FILE_LINKS = {**_LINKS, "../object-stores.md": "Object stores", "../tables.md": "Tables of a catalog"}
 _PAGES = {
@@ -162,7 +162,8 @@ def _common() -> str:
         "- If the name of a `conf` entry suggests a credential, spark-submit reads its value from a private file, not",
         "  from the command line.",
         "- A `conf` entry wins over the default of a parameter that maps to the same key. If it contradicts a",
-        "  parameter that you gave, the task fails before it submits anything. The error names both.",
+        "  parameter that you gave, Airflow shows an import error, or the task fails before it submits anything. The",
+        "  error names both.",
         "",
         "The parameters of each operator are on its own page:",
         f"{', '.join(f'[{name}](operators/{page.file})' for name, page in _PAGES.items())}.",
@@ -257,7 +258,9 @@ def _inherited_table() -> list[str]:
     for name, parameter in inspect.signature(SparkSubmitOperator.__init__).parameters.items():
         if parameter.kind is not parameter.KEYWORD_ONLY or name in own or name in _OWN_PROGRAM:
             continue
-        lines.append(_row(name, str(parameter.annotation), f"`{parameter.default!r}`", described.get(name, "")))
+        mark = _TEMPLATED if name in SparkSubmitOperator.template_fields else ""
+        description = described.get(name, "").replace(_TEMPLATED, "") + mark
+        lines.append(_row(name, str(parameter.annotation), f"`{parameter.default!r}`", description))
     return lines
 
 

@@ -9,13 +9,16 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 
-from pushdown_spark.contract import ConjunctReport, Exactness, JobResult, JobSpec, SourceReport
+from airflow_pushdown.exceptions import exception_for
+from pushdown_spark.contract import ConjunctReport, ErrorCode, Exactness, JobError, JobResult, JobSpec, SourceReport
 from pushdown_spark.contract.message_schema import message_schema
 
 JsonSchema = Mapping[str, object]
 
 _CONTRACT = "pushdown_spark/contract"
 _REFERENCE = "#/$defs/"
+_BOUNDS = {"minimum": "at least", "exclusiveMinimum": "greater than", "maximum": "at most"}
+"""The words for the bounds of a number, by their keys in a JSON schema."""
 _SAMPLE = JobResult(
     rows=393,
     output="s3a://marts/needle",
@@ -88,8 +91,22 @@ def _report() -> str:
         "```",
         "",
         *_tables(message_schema(JobResult, "serialization")),
+        "## Exceptions of error codes",
+        "",
+        "[Troubleshooting](troubleshooting.md#the-task-fails) says what to do about each exception.",
+        "",
+        "| Code | Exception | Retried |",
+        "|---|---|---|",
+        *map(_exception_row, ErrorCode),
+        "",
     ]
     return "\n".join(lines)
+
+
+def _exception_row(code: ErrorCode) -> str:
+    """Return the line of an error code in the table of exceptions."""
+    error = exception_for(JobError(code=code, message="", retryable=code.retryable))
+    return f"| `{code}` | `{type(error).__name__}` | {'yes' if code.retryable else 'no'} |"
 
 
 def _tables(schema: JsonSchema) -> Iterator[str]:
@@ -150,9 +167,9 @@ def _type(field: JsonSchema) -> str:
         return f"list of {_element(field.get('items', field.get('prefixItems')))}"
     if kind == "object":
         return f"map of strings to {_element(field.get('additionalProperties'))}"
-    least = f", at least {field['minimum']}" if "minimum" in field else ""
     form = f" ({field['format']})" if "format" in field else ""
-    return f"{kind or 'any value'}{form}{least}"
+    bounds = "".join(f", {words} {field[key]}" for key, words in _BOUNDS.items() if key in field)
+    return f"{kind or 'any value'}{form}{bounds}"
 
 
 def _element(element: object) -> str:

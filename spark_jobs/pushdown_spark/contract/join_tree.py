@@ -30,7 +30,7 @@ class JoinTree(Message):
     relation: str | None = None
     """The name of a relation in the query, or None for a join."""
     source: str | None = None
-    """The declared source that a relation refers to, or None for a sub-query."""
+    """The declared source that a relation refers to, or None for a subquery."""
     kind: str | None = None
     """The kind of a join, such as INNER."""
     condition: str | None = None
