@@ -64,7 +64,7 @@ class JobOperator(SparkSubmitOperator):
         otherwise a private directory where the first task records its own classes. Not for deploy mode cluster.
         (templated)
     :param name: Name of the Spark application. (templated)
-    :param deferrable: Whether the task gives back its worker slot while its driver runs on a cluster. Needs deploy mode
+    :param deferrable: Whether the task releases its worker slot while its driver runs on a cluster. Needs deploy mode
         cluster and a triggerer. By default, Airflow's setting [operators] default_deferrable, in deploy mode cluster.
     :param kwargs: Parameters of `SparkSubmitOperator` and `BaseOperator`.
     """

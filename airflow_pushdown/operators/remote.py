@@ -22,10 +22,10 @@ from pushdown_spark.contract import ONLY_SOURCE, RemoteSourceSpec, SecretValues
 class RemoteScanOperator(PushdownBaseOperator):
     """Scan a table of PostgreSQL, MySQL, MariaDB or SQLite, with as much of the query as possible in the database.
 
-    All parameters are keyword-only and can be mapped with `.partial().expand()`. The operator also accepts every
-    parameter of `SparkSubmitOperator`. The task returns a report of the SQL that was sent, the residual
-    predicate, and the rows and bytes that were read. If the job fails, the task pushes the report to XCom before it
-    raises the error.
+    All parameters are keyword-only and can be mapped with `.partial().expand()`. The operator also accepts the
+    parameters of `SparkSubmitOperator` that do not name a program. The task returns a report of the SQL that was sent,
+    the residual predicate, and the rows and bytes that were read. If the job fails, the task pushes the report to XCom
+    before it raises the error.
 
     :param source_conn_id: Airflow connection of type postgres, mysql or sqlite, with the usual extras. The credentials
         reach the job in a private file. (templated)
@@ -43,8 +43,8 @@ class RemoteScanOperator(PushdownBaseOperator):
         only Spark filters. (templated)
     :param partition_column: Numeric or date column whose value ranges divide the table into partitions. By default,
         PostgreSQL tables are divided by pages and other tables are read in one partition. (templated)
-    :param num_partitions: Number of partitions, each with its own connection. By default, the planner estimates it from
-        the size of the result. (templated)
+    :param num_partitions: Number of partitions, at most 1,000, each with its own connection. By default, the planner
+        estimates it from the size of the result. (templated)
     :param lower_bound: Start of the value ranges of `partition_column`. By default, it comes from the database's
         statistics or the smallest value. Rows outside the bounds are still read. (templated)
     :param upper_bound: End of the value ranges of `partition_column`, like `lower_bound`. (templated)

@@ -53,6 +53,7 @@ REASONS = {
         "pushdown_spark/runtime/worker_startup.py",
     },
     "one outside fact: a program, a protocol, an algorithm of the literature": {
+        "airflow_pushdown/spark_submit/environment.py",
         "airflow_pushdown/spark_submit/java.py",
         "airflow_pushdown/clusters/yarn.py",
         "pushdown_spark/contract/message_schema.py",
