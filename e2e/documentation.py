@@ -15,6 +15,8 @@ BLOCK = re.compile(r'^ *```(\w*)(?: title="([^"]*)")?\n(.*?)^ *```$', re.MULTILI
 """A code block: its language, its title and its content."""
 DATA = "/data"
 """The directory of the data in examples."""
+FIRST_DATA = "/tmp/pushdown"  # noqa: S108 - a directory that a new user can create
+"""The directory of the data of the first DAG."""
 
 _DAG = re.compile(r'^with DAG\(\s*"(?P<dag_id>\w+)"', re.MULTILINE)
 _ROW = re.compile(

@@ -9,13 +9,13 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from e2e.documentation import DATA, cluster_steps, dockerfile, first_steps
+from e2e.documentation import FIRST_DATA, cluster_steps, dockerfile, first_steps
 from e2e.processes import E2eError, Programs
 from e2e.release_environments import Environments, output_of, rows
 
-_CHECK_ROWS = """
+_CHECK_ROWS = f"""
 from pyarrow import dataset
-messages = dataset.dataset("/data/errors", format="parquet").to_table().column("message").to_pylist()
+messages = dataset.dataset("{FIRST_DATA}/errors", format="parquet").to_table().column("message").to_pylist()
 assert messages == ["the disk is full"], messages
 """
 
@@ -25,6 +25,7 @@ def check_archives(run: Path, environments: Environments, programs: Programs) ->
     commands, arguments = cluster_steps()
     cache, classes, data = run / "archives", run / "class-archives", run / "first"
     places = {
+        "/opt/pushdown-spark": str(environments.spark.parents[1]),
         "/opt/spark": str(environments.spark.parents[1]),
         "/var/cache/airflow-pushdown": str(cache),
         "/opt/class-archives": str(classes),
@@ -39,7 +40,7 @@ def check_archives(run: Path, environments: Environments, programs: Programs) ->
     ((name, code),) = first_steps()[1].items()
     # The pushdown reader runs in Python on the executors.
     code = code.replace('task_id="errors",', f'task_id="errors", reader="pushdown",\n{arguments}')
-    code = code.replace(f'"{DATA}/errors"', f'"{data}/packed"').replace(f'"{DATA}/', f'"{data}/')
+    code = code.replace(f'"{FIRST_DATA}/errors"', f'"{data}/packed"').replace(f'"{FIRST_DATA}/', f'"{data}/')
     code = code.replace("first_scan", "packed_scan")
     (Path(environments.shell["AIRFLOW_HOME"]) / "dags" / f"packed_{name}").write_text(code, encoding="utf-8")
     connection = {"conn_type": "spark", "host": "local-cluster[1,1,1024]"}

@@ -23,7 +23,7 @@ from pathlib import Path
 from e2e import ROOT
 from e2e.api import AirflowApi
 from e2e.checks import REPORT_LINK
-from e2e.documentation import DATA, dag_examples, failing_dag, first_steps, wrong_inputs
+from e2e.documentation import DATA, FIRST_DATA, dag_examples, failing_dag, first_steps, wrong_inputs
 from e2e.processes import E2eError, Programs, wait_for
 from e2e.release_artifacts import check_archives, check_image, check_types, replace_paths
 from e2e.release_environments import Environments, clean_variables, output_of, rows
@@ -65,7 +65,7 @@ def follow_first_steps(dist: Path, run: Path, constraints: Mapping[str, Path], p
     commands, files = first_steps()
     places = {
         "/opt/pushdown-spark": str(spark),
-        f"{DATA}/": f"{data}/",
+        f"{FIRST_DATA}/": f"{data}/",
         **{f"constraints-{side}.txt": str(file) for side, file in constraints.items()},
     }
     venv.create(airflow, with_pip=True)
