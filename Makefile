@@ -405,8 +405,7 @@ docs: $(AIRFLOW)/.installed
 # The pictures of docs/report-page.md: reports of real jobs in a browser.
 PICTURES := tab-task-1280-light tab-mapped-1280-dark json-1280-light table-1280-light join_8-1280-light steps-390-light scans-1280-light \
 	spark_reader-1280-light empty-1280-light failed_check-1280-light progress-1280-light json-390-dark tab-runs-1280-light tab-overview-1280-dark \
-	auto-1280-light fallback-1280-light failed_open-1280-light sizes-1280-light history-1280-light log-1280-dark state-silent-1280-light \
-	refused-1280-light list-empty-1280-light
+	auto-1280-light fallback-1280-light failed_open-1280-light sizes-1280-light history-1280-light log-1280-dark
 docs-pictures: $(AIRFLOW)/.checks $(AXE) java
 	$(AIRFLOW_ENV) $(AIRFLOW)/bin/python -m pytest -m nightly tests/airflow_pushdown/plugin/test_report_gallery.py
 	mkdir -p docs/report-pictures

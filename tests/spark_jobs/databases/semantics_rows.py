@@ -117,7 +117,7 @@ GROUPS = (
     ),
     Group(
         "Division",
-        "If the divisor is a literal other than 0, 1 and -1, all databases truncate quotients towards zero and "
+        "If the divisor is a literal other than 0, 1 and -1, all databases truncate quotients toward zero and "
         "give remainders the sign of the dividend. Other divisors may be zero, and the result type of `/` differs"
         " between databases.",
         (
