@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StringType, StructType
 from pyspark.sql.types import StructField as Field
-from sqlglot import exp
 
 from pushdown_spark.contract import SourceFormat
 from pushdown_spark.errors import BadSpecError, PushdownError, UnsafeFilterError, UnsupportedError
@@ -80,25 +79,6 @@ def plan_scan(spark: SparkSession, relation: Relation, request: ScanRequest) -> 
     assert isinstance(relation, DatabaseRelation)
     scan = relation.scan(request)
     return PlannedScan(scan, lambda _: relation.analysis_scan, can_fall_back=False, is_resolved=scan.is_exact)
-
-
-def plan_full_pushdown(
-    relation: Relation, query: exp.Select, request: ScanRequest, columns: Sequence[str]
-) -> ProjectedScan | None:
-    """Return the scan of a whole query that the relation's database runs, or None if Spark runs it.
-
-    `columns` are the names of the query's columns.
-    """
-    if isinstance(relation, FileRelation | SparkRelation):
-        return None
-    from pushdown_spark.relations.database_relation import DatabaseRelation
-
-    assert isinstance(relation, DatabaseRelation)
-    pushdown = relation.full_pushdown(query, request)
-    if pushdown is None:
-        return None
-    scan, result = pushdown
-    return ProjectedScan(scan, result.row_converter(columns))
 
 
 def _plan_files(spark: SparkSession, relation: FileRelation, request: ScanRequest) -> PlannedScan:

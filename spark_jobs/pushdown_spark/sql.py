@@ -21,7 +21,7 @@ from pushdown_spark.relations.base_relation import Relation
 from pushdown_spark.relations.declaration import AnySource, find_source
 from pushdown_spark.relations.open import RelationCache
 from pushdown_spark.result import PushdownResult, ScanResult, analyze
-from pushdown_spark.scan_planner import plan_full_pushdown, plan_scan
+from pushdown_spark.scan_planner import plan_scan
 
 _READS_METADATA = f"the query runs as it is written, because it reads Spark's column {METADATA_COLUMN}"
 
@@ -84,7 +84,7 @@ class SqlPlanner:
 
         planned = plan_scan(self._spark, relation, request)
         analyzed = analyze(lambda: run_query(planned.analysis_frame()), "query")
-        scan = plan_full_pushdown(relation, tree, request, analyzed.columns)
+        scan = relation.full_pushdown(tree, request, analyzed.columns)
         if scan is not None:
             return ScanResult(self._spark, request, scan)
         return ScanResult(self._spark, request, planned.projected(run_query, run_query))

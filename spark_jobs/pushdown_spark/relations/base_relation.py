@@ -26,6 +26,7 @@ from pushdown_spark.projection.resolver import Projection, resolve
 from pushdown_spark.relations.declaration import Source
 from pushdown_spark.relations.request import ScanRequest
 from pushdown_spark.relations.stores.listing import Listing
+from pushdown_spark.scan.base_scan import ProjectedScan
 
 
 @dataclass(frozen=True)
@@ -94,6 +95,13 @@ class Relation(ABC):
 
     def statistics(self, predicate: Predicate | None, columns: Sequence[str]) -> TableStatistics | None:
         """Return the source's own statistics for a predicate and some columns, or None if it has none. Reads no row."""
+        return None
+
+    def full_pushdown(self, query: exp.Select, request: ScanRequest, columns: Sequence[str]) -> ProjectedScan | None:
+        """Return the scan of a whole query that the source runs, or None if Spark runs it.
+
+        `columns` are the names of the query's columns.
+        """
         return None
 
     def query_request(self, tree: exp.Expr, predicate: Predicate | None, words: frozenset[str]) -> ScanRequest:

@@ -16,7 +16,7 @@ from sqlglot import exp
 from pushdown_spark.contract import ConjunctReport, SourceReport
 from pushdown_spark.databases.client import ConnectionSettings, DatabaseAddress, address_of, connect, describe_table
 from pushdown_spark.databases.database_scan import DatabaseScan, DatabaseScanPlan, allows_local_fetch
-from pushdown_spark.databases.full_pushdown import FullPushdownScan, PushedQuery, push_query
+from pushdown_spark.databases.full_pushdown import FullPushdownScan, push_query
 from pushdown_spark.databases.read.database_statistics import table_statistics
 from pushdown_spark.databases.read.jdbc import TransportChoice, choose_transport
 from pushdown_spark.databases.read.transport import QueryExecution
@@ -31,7 +31,7 @@ from pushdown_spark.relations.declaration import DatabaseSource
 from pushdown_spark.relations.request import ScanRequest, unsupported_conjunct
 from pushdown_spark.runtime.jvm_gateway import elements
 from pushdown_spark.runtime.spark_internals import analyzed_plan
-from pushdown_spark.scan.base_scan import Scan
+from pushdown_spark.scan.base_scan import ProjectedScan, Scan
 
 
 class DatabaseRelation(RelationWithoutFiles):
@@ -124,7 +124,7 @@ class DatabaseRelation(RelationWithoutFiles):
         )
         return DatabaseScan(self._spark, plan)
 
-    def full_pushdown(self, query: exp.Select, request: ScanRequest) -> tuple[FullPushdownScan, PushedQuery] | None:
+    def full_pushdown(self, query: exp.Select, request: ScanRequest, columns: Sequence[str]) -> ProjectedScan | None:
         """Return the scan of a whole query: the first rows of an order, counts, extremes and groups.
 
         None if the database cannot run the query as Spark does; the predicate must be exact.
@@ -141,7 +141,7 @@ class DatabaseRelation(RelationWithoutFiles):
         reason = "the database runs the whole query as Spark would"
         plan = SourceReport(reader="remote", reason=reason, conjuncts=predicate.reports, notes=request.notes)
         execution = QueryExecution(self._spark, self._address, spec, self._table)
-        return FullPushdownScan(pushed, execution, plan), pushed
+        return ProjectedScan(FullPushdownScan(pushed, execution, plan), pushed.row_converter(columns))
 
     def _push_predicate(self, request: ScanRequest) -> PushedPredicate:
         """Return the conjuncts that the database evaluates as Spark does."""
