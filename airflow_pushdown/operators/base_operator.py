@@ -197,6 +197,17 @@ class PushdownBaseOperator(JobOperator):
                 conf=session,
             )
 
+    def _refuse_own_program(self) -> None:
+        """Raise `ConfigError` for parameters of SparkSubmitOperator that name a program."""
+        program = {
+            "application": self.application,
+            "application_args": self.application_args,
+            "java_class": self._java_class,
+        }
+        for name, value in program.items():
+            if value:
+                raise config_error(f"{name}: {self.operator_name} submits its own program; remove it")
+
     def complete_spec(self, spec: JobSpec) -> JobSpec:
         """Return the spec with the name node of `source_conn_id` in its paths, if this is a connection to HDFS."""
         only_databases = all(isinstance(source, RemoteSourceSpec) for source in spec.sources.values())

@@ -388,17 +388,6 @@ class JobOperator(SparkSubmitOperator):
             "yarn_track_via_rm_api": self._yarn_track_via_rm_api,
         }
 
-    def _refuse_own_program(self) -> None:
-        """Raise `ConfigError` for parameters of SparkSubmitOperator that name a program."""
-        program = {
-            "application": self.application,
-            "application_args": self.application_args,
-            "java_class": self._java_class,
-        }
-        for name, value in program.items():
-            if value:
-                raise config_error(f"{name}: {self.operator_name} submits its own program; remove it")
-
 
 def _needs_cluster(reason: str) -> Exception:
     return config_error(

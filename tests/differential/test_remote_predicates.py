@@ -157,7 +157,7 @@ def _check(
 ) -> None:
     tree = parse_predicate(predicate)
     assert tree is not None, predicate
-    classified = push_predicate(conjuncts(tree), loaded.table, SparkRules(trusted=True, fold=fold))
+    classified = push_predicate(conjuncts(tree), loaded.table, SparkRules(is_trusted=True, fold=fold))
     tally.update(conjunct.exactness.value for conjunct in classified.conjuncts)
     if classified.where is None:
         return

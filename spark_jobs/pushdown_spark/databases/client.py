@@ -81,18 +81,20 @@ class DatabaseAddress:
 class ConnectionSettings:
     """Settings of a connection that reads: rows per fetch, seconds per statement, and the snapshot.
 
-    If `few` is set, the client uses the method that is faster for some thousand rows.
+    With `has_few_rows`, the client uses the method that is faster for some thousand rows.
     """
 
     fetch_size: int = 10_000
     statement_timeout: float | None = None
     snapshot: str | None = None
-    few: bool = False
+    has_few_rows: bool = False
 
     @classmethod
-    def of(cls, spec: RemoteSourceSpec, *, snapshot: str | None = None, few: bool = False) -> ConnectionSettings:
+    def of(
+        cls, spec: RemoteSourceSpec, *, snapshot: str | None = None, has_few_rows: bool = False
+    ) -> ConnectionSettings:
         """Return the settings of a source."""
-        return cls(spec.fetch_size, spec.statement_timeout, snapshot, few)
+        return cls(spec.fetch_size, spec.statement_timeout, snapshot, has_few_rows)
 
 
 class Client(Protocol):

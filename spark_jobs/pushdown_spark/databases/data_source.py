@@ -194,7 +194,7 @@ def _check_columns(table: RemoteTable, schema: t.StructType) -> None:
 
 def _exact(where: str, table: RemoteTable) -> PushedPredicate:
     """Push a predicate. Raises BadSpecError if it is not exact, because Spark does not evaluate it again."""
-    predicate, rules = parse_option_where(where), SparkRules(trusted=True, name_rule=EXACT_NAMES)
+    predicate, rules = parse_option_where(where), SparkRules(is_trusted=True, name_rule=EXACT_NAMES)
     pushed = None if predicate is None else push_predicate(conjuncts(predicate), table, rules)
     if pushed is not None and pushed.conjuncts and pushed.is_exact:
         return pushed

@@ -147,8 +147,8 @@ class DatabaseScan(Scan):
         plan = self._plan.limited(limit)
         if plan is None:
             return None
-        few = limit <= MAX_FEW_ROWS
-        return self._read(DatabaseRead(plan, replace(_LIMITED, few=few, small=few)))
+        is_small = limit <= MAX_FEW_ROWS
+        return self._read(DatabaseRead(plan, replace(_LIMITED, has_few_rows=is_small, is_small=is_small)))
 
     def fetch_local(self, limit: int | None) -> DataFrame | None:
         """Fetch the rows in the driver, or return None if many are expected or options set the transport."""
@@ -156,9 +156,9 @@ class DatabaseScan(Scan):
         if plan is None or not allows_local_fetch(plan.spec) or (limit is not None and limit > MAX_FEW_ROWS):
             return None
         with suppress(LostConnectionError), closing(self._execution.connect()) as client:
-            read, few = self._estimate(client, plan)
+            read, is_small = self._estimate(client, plan)
             self._next_read = None if plan.limit is not None else read
-            if few:
+            if is_small:
                 return self._execution.fetch_local(client, read.scan.query.sql, plan.schema)
         return None
 
@@ -187,7 +187,7 @@ class DatabaseScan(Scan):
         splits = indivisible_scan(plan.table, plan.spec)
         if splits is None:
             read = self._plan_splits(client)
-            return read, read.splits.few
+            return read, read.splits.has_few_rows
         if expects_few_rows(client, plan.table, plan.query.sql):
             return DatabaseRead(plan, splits), True
         return _sampled_read(client, DatabaseRead(plan, splits))
@@ -217,7 +217,7 @@ class DatabaseScan(Scan):
     def _read(self, read: DatabaseRead) -> DataFrame:
         """Return the rows of the partitions."""
         plan, splits, partitioning = read.scan, read.splits, read.splits.reason
-        transport = plan.transport_for(is_small=splits.small)
+        transport = plan.transport_for(is_small=splits.is_small)
         if (jdbc := transport.jdbc) is not None:
             queries = [plan.query_over(jdbc.jdbc_table, condition) for condition in splits.conditions]
             statements = tuple(jdbc.statement(query.select) for query in queries)
@@ -235,7 +235,9 @@ class DatabaseScan(Scan):
         ]
         partitioning = f"{partitioning}; as Arrow: {transport.reason}" if transport.reason else partitioning
         statements = tuple(query.sql for query in queries)
-        return self._execution.frame(statements, plan.schema, partitioning, few=splits.few, snapshot=read.snapshot)
+        return self._execution.frame(
+            statements, plan.schema, partitioning, has_few_rows=splits.has_few_rows, snapshot=read.snapshot
+        )
 
 
 def _sampled_read(client: Client, read: DatabaseRead) -> tuple[DatabaseRead, bool]:

@@ -250,7 +250,7 @@ class FullPushdownScan(Scan):
 
     def frame(self) -> DataFrame:
         """Return the result, read by one task."""
-        return self._execution.frame((self._query.sql,), self._schema, "one result", few=self._is_small)
+        return self._execution.frame((self._query.sql,), self._schema, "one result", has_few_rows=self._is_small)
 
     def fetch_local(self, limit: int | None) -> DataFrame | None:
         """Fetch the result in the driver, or None if it may be large, or if tasks should retry a lost connection."""

@@ -60,7 +60,7 @@ class DatabaseRelation(RelationWithoutFiles):
     def open(cls, spark: SparkSession, source: DatabaseSource) -> DatabaseRelation:
         """Ask the database for the columns. Raises RemoteRefusedError and RemoteFailedError."""
         address = address_of(source.connection)
-        with closing(connect(address, ConnectionSettings.of(source.spec, few=True))) as client:
+        with closing(connect(address, ConnectionSettings.of(source.spec, has_few_rows=True))) as client:
             table = describe_table(client, source.connection.kind, source.spec)
             transport = choose_transport(spark, client, address, source.spec, table)
         return cls(spark, source, address, table, transport)
@@ -97,7 +97,9 @@ class DatabaseRelation(RelationWithoutFiles):
         """Return the database's estimates for a predicate and some columns, or None if it has none. Reads no row."""
         pushed = self._push_predicate(self.request(self.projection(list(columns)), predicate))
         try:
-            with closing(connect(self._address, ConnectionSettings.of(self._declared.spec, few=True))) as client:
+            with closing(
+                connect(self._address, ConnectionSettings.of(self._declared.spec, has_few_rows=True))
+            ) as client:
                 estimates = table_statistics(client, self._table, columns or self.schema.fieldNames()[:1], pushed)
         except (RemoteFailedError, RemoteRefusedError):
             # Estimates are optional: a catalog that the user may not read must not fail the query.
@@ -153,7 +155,7 @@ class DatabaseRelation(RelationWithoutFiles):
             return PushedPredicate(self._table.dialect, ())
         if self._pushed is None or self._pushed[0] is not predicate:
             is_trusted = has_plain_meaning(self._spark, predicate.sql)
-            rules = SparkRules(name_rule=self._name_rule, trusted=is_trusted, fold=request.fold)
+            rules = SparkRules(name_rule=self._name_rule, is_trusted=is_trusted, fold=request.fold)
             self._pushed = predicate, push_predicate(predicate.conjuncts, self._table, rules)
         return self._pushed[1]
 

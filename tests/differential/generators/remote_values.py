@@ -114,8 +114,8 @@ def remote_column(name: str, declared: Declared, dialect: Dialect, *, strict: bo
         spark_type=declared.kind,
         charset=charset if isinstance(declared.kind, t.StringType) else None,
         collation=declared.collation,
-        deterministic=declared.deterministic,
-        uniform=strict,
+        has_deterministic_collation=declared.deterministic,
+        has_one_storage_class=strict,
         is_enum=declared.is_enum,
     )
 

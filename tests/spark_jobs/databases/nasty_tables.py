@@ -196,7 +196,7 @@ def sqlite_table(directory: Path) -> NastyTable:
     declared += ("timestamp",)
     wide = tuple(t.LongType() if isinstance(kind, t.IntegerType) else kind for kind in _KINDS)
     columns = _columns(Dialect.SQLITE, declared, wide)
-    columns = tuple(replace(c, uniform=c.name == "id") for c in columns)
+    columns = tuple(replace(c, has_one_storage_class=c.name == "id") for c in columns)
     connection = sqlite3.connect(directory / "nasty.db", isolation_level=None)
     definition = ", ".join(f"{c.name} {c.remote_type}" + (" PRIMARY KEY" if c.name == "id" else "") for c in columns)
     connection.execute(f"CREATE TABLE nasty ({definition})")

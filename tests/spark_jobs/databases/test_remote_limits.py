@@ -78,7 +78,7 @@ def test_rows_of_servers_arrive_in_bounded_batches(server: Server) -> None:
     )
     address = address_from(server.connection())
     assert_bounded(batches_of(address, ConnectionSettings()), 8 << 20)
-    assert_bounded(batches_of(address, ConnectionSettings(few=True, fetch_size=1000)), 8 << 20)
+    assert_bounded(batches_of(address, ConnectionSettings(has_few_rows=True, fetch_size=1000)), 8 << 20)
 
 
 def test_rows_of_sqlite_arrive_in_bounded_batches(tmp_path: Path) -> None:

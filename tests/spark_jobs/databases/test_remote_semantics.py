@@ -69,7 +69,7 @@ def _ids_where(frame: DataFrame, predicate: str) -> frozenset[int] | PySparkExce
 
 def _classify(table: NastyTable, predicate: str, fold: Callable[[str], object]) -> PushedPredicate:
     tree = parse_predicate(predicate)
-    return push_predicate(conjuncts(tree), table.table, SparkRules(trusted=True, fold=fold))
+    return push_predicate(conjuncts(tree), table.table, SparkRules(is_trusted=True, fold=fold))
 
 
 def _description(table: NastyTable) -> str:

@@ -111,7 +111,7 @@ class PostgresqlClient:
 
     def batches(self, sql: str, columns: Sequence[pa.Field]) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a query: with ADBC, or with psycopg if few are expected, which connects sooner."""
-        as_csv = self._settings.few and all(_has_csv_form(field.type) for field in columns)
+        as_csv = self._settings.has_few_rows and all(_has_csv_form(field.type) for field in columns)
         try:
             yield from self._copy_csv(sql, columns) if as_csv else self._copy_binary(sql)
         except (Error, psycopg.Error, OSError, pa.ArrowException) as problem:

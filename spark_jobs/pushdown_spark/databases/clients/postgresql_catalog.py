@@ -93,7 +93,7 @@ def _column(row: Row, wide_numbers: WideNumbers) -> RemoteColumn:
         spark_type=spark_type,
         charset=str(encoding) if isinstance(spark_type, t.StringType) else None,
         collation=None if collation is None else str(collation),
-        deterministic=bool(deterministic),
+        has_deterministic_collation=bool(deterministic),
         is_enum=bool(is_enum),
         rendering=rendering,
     )

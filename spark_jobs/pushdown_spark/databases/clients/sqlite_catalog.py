@@ -71,7 +71,8 @@ def _columns(client: Client, schema: str, name: str) -> tuple[RemoteColumn, ...]
         _column(
             str(column),
             str(declared),
-            uniform=bool(strict) or (declared == "integer" and bool(pk) and keys == 1 and not without_rowid),
+            has_one_storage_class=bool(strict)
+            or (declared == "integer" and bool(pk) and keys == 1 and not without_rowid),
             collation=collations.get(str(column).lower(), collations.get("")),
             charset=str(encoding),
         )
@@ -100,12 +101,14 @@ def _collations(client: Client, schema: str, name: str, is_table: bool) -> dict[
     }
 
 
-def _column(name: str, declared: str, *, uniform: bool, collation: str | None, charset: str) -> RemoteColumn:
+def _column(
+    name: str, declared: str, *, has_one_storage_class: bool, collation: str | None, charset: str
+) -> RemoteColumn:
     spark_type, storage = _spark_type(declared)
     rendering: exp.Expr | None = cast(column_reference(name), storage, Dialect.SQLITE)
     if isinstance(spark_type, t.BooleanType):
         rendering = exp.NEQ(this=rendering, expression=exp.Literal.number(0))
-    elif uniform and not isinstance(spark_type, t.DecimalType):
+    elif has_one_storage_class and not isinstance(spark_type, t.DecimalType):
         rendering = None
     return RemoteColumn(
         name=name,
@@ -113,7 +116,7 @@ def _column(name: str, declared: str, *, uniform: bool, collation: str | None, c
         spark_type=spark_type,
         charset=charset,
         collation=collation,
-        uniform=uniform,
+        has_one_storage_class=has_one_storage_class,
         rendering=rendering,
     )
 

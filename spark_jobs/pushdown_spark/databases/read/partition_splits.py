@@ -34,14 +34,14 @@ _TABLE_KINDS = ("r", "m")
 class PartitionSplits:
     """The conditions of a scan's partitions, or None for the whole table. `reason` explains them in the report.
 
-    The flags are estimates of the database: `few` if the driver fetches the rows faster than a task, `small` if Arrow
-    is faster than JDBC.
+    The flags are estimates of the database: with `has_few_rows`, the driver fetches the rows faster than a task, and if
+    the result `is_small`, Arrow is faster than JDBC.
     """
 
     conditions: tuple[exp.Expr | None, ...]
     reason: str
-    few: bool = False
-    small: bool = False
+    has_few_rows: bool = False
+    is_small: bool = False
 
     @property
     def has_several(self) -> bool:
@@ -82,9 +82,9 @@ def plan_splits(
     rows, size = postgresql_estimate(client, statement)
     if spec.num_partitions is None and size < _MIN_PARTITIONED_BYTES:
         reason = "a small result is fastest in one partition"
-        return PartitionSplits((None,), reason, few=is_small_result(rows, size), small=True)
+        return PartitionSplits((None,), reason, has_few_rows=is_small_result(rows, size), is_small=True)
     count = spec.num_partitions or min(parallelism, math.ceil(size / _PARTITION_BYTES))
-    return replace(_split_by_pages(client, table, count), small=size < _MIN_JDBC_BYTES)
+    return replace(_split_by_pages(client, table, count), is_small=size < _MIN_JDBC_BYTES)
 
 
 def _split_by_pages(client: Client, table: RemoteTable, count: int) -> PartitionSplits:

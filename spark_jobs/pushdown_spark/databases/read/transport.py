@@ -47,7 +47,7 @@ class QueryExecution:
 
     def connect(self) -> Client:
         """Open a connection for small queries and for few rows."""
-        return connect(self._address, ConnectionSettings.of(self._spec, few=True))
+        return connect(self._address, ConnectionSettings.of(self._spec, has_few_rows=True))
 
     def frame(
         self,
@@ -55,7 +55,7 @@ class QueryExecution:
         schema: t.StructType,
         partitioning: str,
         *,
-        few: bool,
+        has_few_rows: bool,
         snapshot: str | None = None,
     ) -> DataFrame:
         """Return the rows of some statements, one per task. `partitioning` explains their number in the report."""
@@ -67,7 +67,7 @@ class QueryExecution:
             metrics.add({(run, number): partition})
 
         fields = tuple(arrow_fields(schema, self._table))
-        settings = ConnectionSettings.of(self._spec, snapshot=snapshot, few=few)
+        settings = ConnectionSettings.of(self._spec, snapshot=snapshot, has_few_rows=has_few_rows)
         reader = PartitionReader(self._address, statements, fields, settings, report)
         return self._spark.range(0, len(statements), 1, len(statements)).mapInArrow(reader, schema)
 

@@ -187,7 +187,11 @@ class ColumnConditions:
         A column declared as integer may hold reals and strings, so its cast is compared. The cast truncates reals
         towards zero. Strings and blobs are greater than every number.
         """
-        if self.dialect is not Dialect.SQLITE or operand.kind is not LogicalType.INTEGER or operand.column.uniform:
+        if (
+            self.dialect is not Dialect.SQLITE
+            or operand.kind is not LogicalType.INTEGER
+            or operand.column.has_one_storage_class
+        ):
             return None
         if any(int(value) != value or abs(int(value)) > _MAX_EXACT_DOUBLE for value in values):
             return None

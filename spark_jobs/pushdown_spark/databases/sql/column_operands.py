@@ -203,7 +203,7 @@ def _sqlite_operand(column: RemoteColumn, kind: LogicalType, declared: RemoteTyp
     """
     reference = column.reference
     if _has_storage_class(column, kind):
-        value = reference if column.uniform else cast(reference, SQLITE_STORAGE[kind], Dialect.SQLITE)
+        value = reference if column.has_one_storage_class else cast(reference, SQLITE_STORAGE[kind], Dialect.SQLITE)
         return ColumnOperand(column, kind, value)
     if not _declares(column.remote_type, kind):
         raise UnsupportedError(

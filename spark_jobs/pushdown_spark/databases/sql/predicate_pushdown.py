@@ -41,11 +41,11 @@ _MAX_SQL = {Dialect.SQLITE: 900_000}
 class SparkRules:
     """Settings of the Spark session that decide what a predicate means.
 
-    `trusted` is set if the tree has the meaning that Spark gives the text. `fold` evaluates a constant expression in
-    Spark and returns None if it is not constant. Without it, conjuncts that need it are unsupported.
+    `is_trusted` is whether the tree has the meaning that Spark gives the text. `fold` evaluates a constant expression
+    in Spark and returns None if it is not constant. Without it, conjuncts that need it are unsupported.
     """
 
-    trusted: bool
+    is_trusted: bool
     name_rule: NameRule = ANY_CASE
     fold: Callable[[str], object] | None = None
 
@@ -104,7 +104,7 @@ def _conjunct(node: exp.Expr, table: RemoteTable, rules: SparkRules) -> Pushdown
 
 def _check_readable(node: exp.Expr, rules: SparkRules) -> None:
     """Raise UnsupportedError for a conjunct that the writer must not read."""
-    if not rules.trusted:
+    if not rules.is_trusted:
         raise UnsupportedError("Spark may read the text differently")
     if has_subquery(node):
         raise UnsupportedError("it has a subquery")

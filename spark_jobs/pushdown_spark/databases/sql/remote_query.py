@@ -178,7 +178,7 @@ class _QueryBuilder:
             return operand.value if self._table.dialect is Dialect.SQLITE else operand.column.reference
         comparison = column_comparison(operand, self._table.dialect)
         is_citext = remote_type(operand.column).base == "citext"
-        if comparison.only_true_reason or not operand.column.deterministic or is_citext:
+        if comparison.only_true_reason or not operand.column.has_deterministic_collation or is_citext:
             raise UnsupportedError(f"the collation of {name} groups different strings together")
         return comparison.equal if self._table.dialect is Dialect.SQLITE else operand.column.reference
 

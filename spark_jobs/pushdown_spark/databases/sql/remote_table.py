@@ -54,9 +54,9 @@ class RemoteColumn:
     """The column's in MySQL, the database's encoding in PostgreSQL, and `PRAGMA encoding` in SQLite."""
     collation: str | None = None
     """None for the default collation."""
-    deterministic: bool = True
+    has_deterministic_collation: bool = True
     """A property of PostgreSQL's collations: strings are equal only if their bytes are."""
-    uniform: bool = True
+    has_one_storage_class: bool = True
     """Whether SQLite stores one storage class only: the table is STRICT, or the column is the row id."""
     is_enum: bool = False
     special_dates_are_null: bool = False

@@ -270,7 +270,7 @@ def string_comparison(
 
 def _postgresql_string(value: exp.Expr, is_utf8: bool, column: RemoteColumn | None) -> PostgresqlString:
     """Compare bytes. Equality does so unless the collation is not deterministic, the order only in collation "C"."""
-    is_deterministic = column is not None and column.deterministic
+    is_deterministic = column is not None and column.has_deterministic_collation
     is_c = column is not None and column.collation in ("C", "POSIX")
     is_padded = column is not None and remote_type(column).base == "character"
     equal = value if is_deterministic else collate_c(value)
@@ -318,7 +318,9 @@ def _mysql_string(value: exp.Expr, column: RemoteColumn | None, dialect: Dialect
 
 def _sqlite_string(value: exp.Expr, is_utf8: bool, column: RemoteColumn | None) -> SqliteString:
     """Compare bytes, in the collation BINARY unless the column has it."""
-    compares_bytes = column is not None and column.uniform and (column.collation or "BINARY").upper() == "BINARY"
+    compares_bytes = (
+        column is not None and column.has_one_storage_class and (column.collation or "BINARY").upper() == "BINARY"
+    )
     equal = value if compares_bytes else collate(value, "BINARY")
     return SqliteString(value, equal, equal if is_utf8 else None)
 

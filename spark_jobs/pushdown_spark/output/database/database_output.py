@@ -131,7 +131,7 @@ class DatabaseOutput(Output):
         predicate = Predicate.parse(where)
         rules = SparkRules(
             name_rule=session_name_rule(self._spark),
-            trusted=has_plain_meaning(self._spark, where),
+            is_trusted=has_plain_meaning(self._spark, where),
             fold=cached_fold(self._spark),
         )
         pushed = push_predicate(predicate.conjuncts, table, rules)

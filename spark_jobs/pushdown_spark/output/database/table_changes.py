@@ -134,7 +134,7 @@ class TableChange:
         another string.
         """
         for column in self.key_columns:
-            if column.uniform:
+            if column.has_one_storage_class:
                 continue
             key, kind = self.staging.target.quote(column.name), column.spark_type
             scale = kind.scale if isinstance(kind, t.DecimalType) else 0

@@ -121,5 +121,5 @@ def columns_without_null(connection: WriteConnection, target: TargetTable) -> fr
 def describe_sibling(address: DatabaseAddress, target: TargetTable, name: str) -> RemoteTable:
     """Return the columns of a table in the schema of the target."""
     spec = RemoteSourceSpec(table=target.source_name(name))
-    with closing(connect(address, ConnectionSettings(few=True))) as client:
+    with closing(connect(address, ConnectionSettings(has_few_rows=True))) as client:
         return describe_table(client, DatabaseKind(address.kind), spec)

@@ -78,7 +78,7 @@ def test_a_read_that_waits_for_replaced_rows_returns_the_new_ones(
     replace(writer)
     retries: list[int] = []
     with ThreadPoolExecutor(1) as threads:
-        rows = threads.submit(read, postgresql_server, ConnectionSettings(few=few), retries, relation)
+        rows = threads.submit(read, postgresql_server, ConnectionSettings(has_few_rows=few), retries, relation)
         assert wait_until(lambda: postgresql_server.execute(WAITING).strip() != "0")
         writer.commit()
         assert rows.result(timeout=120) == NEW
@@ -161,5 +161,5 @@ def test_truncate_before_the_snapshot_is_no_error(
     replace_rows(writer)
     writer.commit()
     retries: list[int] = []
-    assert read(postgresql_server, ConnectionSettings(few=few), retries) == NEW
+    assert read(postgresql_server, ConnectionSettings(has_few_rows=few), retries) == NEW
     assert retries == [0]

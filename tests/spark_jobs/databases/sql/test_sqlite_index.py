@@ -24,7 +24,9 @@ VALUES = [
     *(2**53, -(2**53), 2**63 - 1, -(2**63), 9e999, -9e999, 1e300),
 ]
 TABLE = RemoteTable(
-    Dialect.SQLITE, "t", (RemoteColumn(name="n", remote_type="integer", spark_type=t.LongType(), uniform=False),)
+    Dialect.SQLITE,
+    "t",
+    (RemoteColumn(name="n", remote_type="integer", spark_type=t.LongType(), has_one_storage_class=False),),
 )
 PREDICATES = [
     *(f"n {op} {value}" for op in ("=", "<", "<=", ">", ">=") for value in (-5, -1, 0, 1, 3, 4)),
@@ -45,7 +47,7 @@ def database() -> Iterator[sqlite3.Connection]:
 
 def sent(predicate: str) -> str:
     tree = parse_predicate(predicate)
-    (conjunct, *rest) = push_predicate(conjuncts(tree), TABLE, SparkRules(trusted=True)).conjuncts
+    (conjunct, *rest) = push_predicate(conjuncts(tree), TABLE, SparkRules(is_trusted=True)).conjuncts
     assert conjunct.artifact is not None, conjunct.reason
     assert {each.exactness for each in (conjunct, *rest)} == {Exactness.EXACT}
     return " AND ".join(f"({to_sql(each.artifact, Dialect.SQLITE)})" for each in (conjunct, *rest) if each.artifact)
@@ -73,9 +75,9 @@ def test_sqlite_uses_an_index_for_the_hint(predicate: str, database: sqlite3.Con
 
 
 def test_columns_with_uniform_storage_need_no_cast(database: sqlite3.Connection) -> None:
-    column = RemoteColumn(name="n", remote_type="integer", spark_type=t.LongType(), uniform=True)
+    column = RemoteColumn(name="n", remote_type="integer", spark_type=t.LongType(), has_one_storage_class=True)
     (conjunct,) = push_predicate(
-        conjuncts(parse_predicate("n = 3")), RemoteTable(Dialect.SQLITE, "t", (column,)), SparkRules(trusted=True)
+        conjuncts(parse_predicate("n = 3")), RemoteTable(Dialect.SQLITE, "t", (column,)), SparkRules(is_trusted=True)
     ).conjuncts
     assert conjunct.artifact is not None
     assert to_sql(conjunct.artifact, Dialect.SQLITE) == '"n" = 3'
