@@ -22,7 +22,7 @@ from pushdown_spark.expressions.names import NameRule
 from pushdown_spark.output.files.layout import (
     CLAIMS_OF_ALL_RUNS,
     CLAIMS_OF_PARTITIONS,
-    control_directory,
+    hidden_directory,
     unescape_name,
 )
 from pushdown_spark.runtime.file_systems.base_files import Files, is_hidden
@@ -84,7 +84,7 @@ def _outer_claims(files: Files, output: str) -> Iterator[str]:
         outer, _, name = outer.rpartition("/")
         # The job may not be allowed to look there. Then only the other run can find the claim of this one.
         with suppress(Py4JJavaError):
-            yield from files.glob(control_directory(outer, name), CLAIMS_OF_ALL_RUNS)
+            yield from files.glob(hidden_directory(outer, name), CLAIMS_OF_ALL_RUNS)
 
 
 def _inner_claims(files: Files, output: str, partitions: Sequence[str]) -> Iterator[str]:

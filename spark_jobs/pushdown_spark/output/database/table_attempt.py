@@ -214,7 +214,7 @@ class TableAttempt:
                 return False
             if table_exists:
                 self._require_expected_columns(connection)
-                change.make(connection, row_count)
+                change.apply(connection, row_count)
             else:
                 self._create_table(connection)
             ledger.enter(connection, RunState.COMMITTED, summary, row_count)

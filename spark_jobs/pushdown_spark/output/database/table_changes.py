@@ -66,7 +66,7 @@ class TableChange:
             repeated = f"SELECT count(*) FROM ({groups}) AS repeated"  # noqa: S608
             _require_none(connection, [repeated], f"merge_keys: {{count}} values of {names} are repeated in the rows")
 
-    def make(self, connection: WriteConnection, row_count: int) -> None:
+    def apply(self, connection: WriteConnection, row_count: int) -> None:
         """Move the rows, within a transaction. Raises RemoteFailedError if the table would not get all of them."""
         target, insert = self.staging.target.sql, self.staging.target.statements.insert
         if self.mode is OutputMode.MERGE:

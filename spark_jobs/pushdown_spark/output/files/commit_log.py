@@ -29,7 +29,7 @@ from py4j.protocol import Py4JError
 
 from pushdown_spark.errors import BadSpecError, OutputTakenError
 from pushdown_spark.output.files.journal import CatalogChange, Journal, JournalReplay, fence, has_files, hold_signals
-from pushdown_spark.output.files.layout import CLAIMS_OF_ALL_RUNS, LOCK, OutputPaths, others_path
+from pushdown_spark.output.files.layout import CLAIMS_OF_ALL_RUNS, LOCK, OutputPaths, other_commits_path
 from pushdown_spark.runtime.exception_chain import root_message
 from pushdown_spark.runtime.file_systems.base_files import DRAFT, Files
 
@@ -121,7 +121,7 @@ class CommitLog:
         """
         self.files.write_text(self._journal, journal.model_dump_json())
         try:
-            self._replay(journal, self._journal).make(self.require_lock)
+            self._replay(journal, self._journal).apply(self.require_lock)
             self._update_catalog(journal)
         except BaseException:
             try:
@@ -152,7 +152,7 @@ class CommitLog:
 
     def commits_of_others(self) -> dict[str, str]:
         """Return the partitions that other runs have committed during this attempt, with the names of these runs."""
-        return _read_others(self.files, self.paths.others)
+        return _read_other_commits(self.files, self.paths.other_commits)
 
     def _update_catalog(self, journal: Journal) -> None:
         if journal.change is not None:
@@ -161,10 +161,10 @@ class CommitLog:
 
     def _complete(self, journal: Journal, path: str) -> None:
         """Complete a commit after its last move: notify the other attempts, and delete the replaced files."""
-        for claim in self.files.glob(self.paths.control, CLAIMS_OF_ALL_RUNS):
+        for claim in self.files.glob(self.paths.hidden_directory, CLAIMS_OF_ALL_RUNS):
             if f"/staging-{journal.run}/" not in claim:
-                note = others_path(claim)
-                commits = _read_others(self.files, note) | dict.fromkeys(journal.partitions, journal.writer)
+                note = other_commits_path(claim)
+                commits = _read_other_commits(self.files, note) | dict.fromkeys(journal.partitions, journal.writer)
                 self.files.write_text(note, json.dumps(commits))
         try:
             self.files.delete(journal.aside)
@@ -190,10 +190,10 @@ class CommitLog:
                 self.files.delete(f"{self.paths.commits}/{name}")
 
     def _undo_or_complete(self, journal: Journal, path: str) -> None:
-        moves = self._replay(journal, path)
-        if moves.are_complete():
+        replay = self._replay(journal, path)
+        if replay.are_complete():
             # The process that made the last move may have ended before it could record that.
-            moves.record_end()
+            replay.record_end()
             self._update_catalog(journal)
             self._complete(journal, path)
         else:
@@ -290,7 +290,7 @@ class CommitLog:
         if not self.files.exists(self._journal):
             self._delete_lock(self._number)
         self.files.delete_empty(self.paths.commits)
-        self.files.delete_empty(self.paths.control)
+        self.files.delete_empty(self.paths.hidden_directory)
 
     def _delete_lock(self, number: int) -> None:
         """Delete a lock of a dead process or of this attempt, but not a newer lock of another process."""
@@ -316,6 +316,6 @@ class CommitLog:
         return f"{self.paths.commits}/{number}.{kind}"
 
 
-def _read_others(files: Files, path: str) -> dict[str, str]:
+def _read_other_commits(files: Files, path: str) -> dict[str, str]:
     commits: dict[str, str] = json.loads(files.read_text(path) or "{}")
     return commits

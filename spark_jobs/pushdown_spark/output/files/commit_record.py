@@ -61,6 +61,6 @@ class CommitRecord:
         self._files.write_text(self._paths.record, commit.model_dump_json())
         if is_complete:
             # The other records belong to outputs that were deleted.
-            for path in self._files.glob(self._paths.control, RECORDS_OF_ALL_RUNS):
+            for path in self._files.glob(self._paths.hidden_directory, RECORDS_OF_ALL_RUNS):
                 if path != self._paths.record:
                     self._files.delete(path)

@@ -78,7 +78,7 @@ class JournalReplay:
     journal: Journal
     progress: str
 
-    def make(self, require_lock: Callable[[], None]) -> None:
+    def apply(self, require_lock: Callable[[], None]) -> None:
         """Make all moves. `require_lock` raises if another process has the lock."""
         journal = self.journal
         if any(not move.is_inward for move in journal.moves):

@@ -41,13 +41,13 @@ _ESCAPED = re.compile("%([0-9A-Fa-f]{2})")
 
 @dataclass(frozen=True)
 class OutputPaths:
-    """Paths of one attempt to write an output. `control` is the hidden directory next to it.
+    """Paths of one attempt to write an output. `hidden_directory` is next to it.
 
     `writer` names the run in errors of other runs.
     """
 
     output: str
-    control: str
+    hidden_directory: str
     run: str
     attempt: str
     writer: str
@@ -56,12 +56,12 @@ class OutputPaths:
     def of(cls, parent: str, name: str, run_key: str) -> OutputPaths:
         """Return the paths of a new attempt of a run, for the output `name` in the directory `parent`."""
         run = hashlib.sha256(run_key.encode()).hexdigest()[:16]
-        return cls(f"{parent}/{name}", control_directory(parent, name), run, uuid.uuid4().hex[:16], f"run {run_key}")
+        return cls(f"{parent}/{name}", hidden_directory(parent, name), run, uuid.uuid4().hex[:16], f"run {run_key}")
 
     @property
     def staging(self) -> str:
         """The staging directory of all attempts of the run."""
-        return f"{self.control}/staging-{self.run}"
+        return f"{self.hidden_directory}/staging-{self.run}"
 
     @property
     def rows(self) -> str:
@@ -74,24 +74,24 @@ class OutputPaths:
         return self.rows + CLAIM
 
     @property
-    def others(self) -> str:
+    def other_commits(self) -> str:
         """The file that lists the commits of other runs during this attempt."""
-        return others_path(self.claim)
+        return other_commits_path(self.claim)
 
     @property
     def aside(self) -> str:
         """The directory for the files that this attempt's commit replaces."""
-        return f"{self.control}/aside-{self.attempt}"
+        return f"{self.hidden_directory}/aside-{self.attempt}"
 
     @property
     def record(self) -> str:
         """The file about the commit of the run."""
-        return f"{self.control}/.{self.run}{_RECORD}"
+        return f"{self.hidden_directory}/.{self.run}{_RECORD}"
 
     @property
     def commits(self) -> str:
         """The directory of locks and journals."""
-        return f"{self.control}/commits"
+        return f"{self.hidden_directory}/commits"
 
     def below_rows(self, staged: str) -> str:
         """Return the path of a staged file below the directory of the rows, with a slash at its start."""
@@ -102,7 +102,7 @@ class OutputPaths:
         return self.below_rows(staged).rpartition("/")[0].strip("/")
 
 
-def control_directory(parent: str, name: str) -> str:
+def hidden_directory(parent: str, name: str) -> str:
     """Return the hidden directory of the output `name` in the directory `parent`."""
     return f"{parent}/.{name}.pushdown"
 
@@ -129,6 +129,6 @@ def directory_values(partition: str, integers: Container[str]) -> tuple[str, ...
     return tuple(names)
 
 
-def others_path(claim: str) -> str:
+def other_commits_path(claim: str) -> str:
     """Return the file that lists the commits of other runs during the attempt with this claim."""
     return claim.removesuffix(CLAIM) + _OTHERS

@@ -197,7 +197,7 @@ class FileOutput(Output):
             raise PushdownError(
                 f"output: Spark's tasks wrote {self._written_files} files to {self.paths.rows}, but the driver sees "
                 f"{staged}, so the output is unchanged; write to a path that all machines of the cluster share. If the "
-                f"other files are on disks of executors, delete {self.paths.control} there"
+                f"other files are on disks of executors, delete {self.paths.hidden_directory} there"
             )
 
     def _is_committed(self) -> bool:
@@ -214,7 +214,7 @@ class FileOutput(Output):
 
         The rows of a commit that could not be undone stay, until the next run on the output undoes it.
         """
-        self._files.delete(self.paths.others)
+        self._files.delete(self.paths.other_commits)
         self._files.delete(self.paths.claim)
         if self._log.is_unfinished():
             return
@@ -226,7 +226,7 @@ class FileOutput(Output):
             for name in names:
                 self._files.delete(f"{self.paths.staging}/{name}")
             self._files.delete_empty(self.paths.staging)
-        self._files.delete_empty(self.paths.control)
+        self._files.delete_empty(self.paths.hidden_directory)
 
     @property
     def _spec(self) -> OutputSpec:

@@ -234,7 +234,7 @@ def test_a_signal_waits_for_the_end_of_a_move(spark: SparkSession, tmp_path: Pat
     thread.start()
     try:
         with pytest.raises(KeyboardInterrupt):
-            replay.make(lambda: None)
+            replay.apply(lambda: None)
         assert moved.read_text() == "rows"
     finally:
         thread.join()
