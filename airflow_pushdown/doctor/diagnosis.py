@@ -15,6 +15,7 @@ from airflow_pushdown.doctor.reachability import source_connection, spark_master
 from airflow_pushdown.doctor.requirements import airflow_packages
 from airflow_pushdown.exceptions import PushdownTaskError
 from airflow_pushdown.exchange.exchange import Exchange
+from airflow_pushdown.hooks.connect_client import uses_spark_connect
 from airflow_pushdown.hooks.connection import SparkConnectionHook
 from airflow_pushdown.packaging import job_archive
 from airflow_pushdown.spark_submit.class_archive import DIRECTORY_VARIABLE
@@ -53,6 +54,8 @@ def diagnose(settings: Settings) -> Iterator[Finding]:
 
 
 def _connection(conn_id: str) -> tuple[SparkConnectionHook | None, Finding]:
+    if uses_spark_connect(conn_id):
+        return None, note("connection", f"{conn_id}: a Spark Connect server, which is not checked here")
     try:
         hook = SparkConnectionHook(conn_id=conn_id)
     except PushdownTaskError as error:

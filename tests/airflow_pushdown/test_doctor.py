@@ -89,6 +89,13 @@ def test_a_missing_connection_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     assert failure("connection", conn_id="nowhere").startswith("conn_id: there is no Airflow connection 'nowhere'")
 
 
+def test_a_spark_connect_server_is_not_taken_for_a_master(monkeypatch: pytest.MonkeyPatch) -> None:
+    connect(monkeypatch, "server", conn_type="spark_connect", host="spark.example", port=15002)
+    found = findings(conn_id="server")
+    assert found["connection"].text == "server: a Spark Connect server, which is not checked here"
+    assert "spark-submit" not in found
+
+
 def test_a_spark_connection_without_scheme_or_port_is_refused_with_the_repair(monkeypatch: pytest.MonkeyPatch) -> None:
     connect(monkeypatch, "plain", conn_type="spark", host="host.example.com")
     connect(monkeypatch, "portless", conn_type="spark", host="spark://host.example.com")
