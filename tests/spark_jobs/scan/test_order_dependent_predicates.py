@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -76,13 +77,18 @@ def test_without_filter_pushdown_spark_evaluates_every_conjunct(
         scan_rows(spark, files, name, where, reader=reader, filter_pushdown=False)
 
 
+@pytest.fixture
+def sql_function(spark: SparkSession) -> Iterator[None]:
+    """Create the function `checked`, whose body must see every row."""
+    spark.sql("CREATE TEMPORARY FUNCTION checked(x string) RETURNS boolean RETURN assert_true(x <> '4') IS NULL")
+    yield
+    spark.sql("DROP TEMPORARY FUNCTION checked")
+
+
 @pytest.mark.parametrize("where", [RAISING[0], "checked(k) AND word = 'kept'"])
 def test_databases_evaluate_no_conjunct_of_order_dependent_predicates(
-    spark: SparkSession, tmp_path: Path, where: str
+    spark: SparkSession, sql_function: None, tmp_path: Path, where: str
 ) -> None:
-    spark.sql(
-        "CREATE OR REPLACE TEMPORARY FUNCTION checked(x string) RETURNS boolean RETURN assert_true(x <> '4') IS NULL"
-    )
     with sqlite3.connect(tmp_path / "t.db") as database:
         database.execute("CREATE TABLE t (k TEXT, word TEXT)")
         database.executemany("INSERT INTO t VALUES (?, ?)", ROWS)
