@@ -11,6 +11,7 @@ from session_settings import pushdown_off, session_settings
 from spark_rows import sorted_rows
 
 from pushdown_spark.contract import ReaderChoice
+from pushdown_spark.expressions.predicate import sql_function
 from pushdown_spark.formats.avro.spark_source import spark_format
 from pushdown_spark.session import PushdownSession
 
@@ -78,3 +79,9 @@ def test_predicates_and_queries_may_call_sql_functions(
                 assert result.run(sorted_rows) == expected, f"{where} with {reader}"
                 assert sorted_rows(result.df) == expected, f"{where} with {reader}"
     assert kept > 50
+
+
+@pytest.mark.parametrize("call", ["in_list(1)", "`shop` . in_list\n(1)", "in_list /* of (numbers) */ -- here\n (1)"])
+def test_a_call_is_found_in_text_that_only_spark_parses(spark: SparkSession, functions: None, call: str) -> None:
+    assert sql_function(spark, f"upper('a') = 'A' AND {call}", None) is not None
+    assert sql_function(spark, "upper('a') = 'A' AND (1 IN (1, 2))", None) is None

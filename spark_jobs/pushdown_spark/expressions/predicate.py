@@ -27,10 +27,12 @@ ROW_FUNCTIONS = (
 )
 """Functions with side effects on a row, and functions whose value depends on the rows before."""
 _ROW_NODES = tuple(exp.FUNCTION_BY_NAME.get(name.upper(), exp.Anonymous) for name in ROW_FUNCTIONS)
-_ROW_CALL = re.compile(rf"\b(?:{'|'.join(ROW_FUNCTIONS)})(?:[\s`]|/\*.*?\*/|--[^\n]*)*\(", re.IGNORECASE | re.DOTALL)
+_GAP = r"(?:[\s`]|/\*.*?\*/|--[^\n]*)*"
+"""Blanks and comments between the name of a function and its parenthesis, and the end of a quoted name."""
+_ROW_CALL = re.compile(rf"\b(?:{'|'.join(ROW_FUNCTIONS)}){_GAP}\(", re.IGNORECASE | re.DOTALL)
 
 _NAME = r"(?:\w+|`(?:[^`]|``)*`)"
-_CALL = re.compile(rf"({_NAME}(?:\s*\.\s*{_NAME})*)\s*\(")
+_CALL = re.compile(rf"({_NAME}(?:\s*\.\s*{_NAME})*){_GAP}\(", re.DOTALL)
 _SQL_FUNCTION = "sqlFunction."
 """The class of a function in Spark's catalog whose body is SQL."""
 

@@ -150,13 +150,15 @@ class DatabaseRelation(RelationWithoutFiles):
         predicate = request.predicate
         if predicate is None or not self._declared.spec.filter_pushdown or predicate.needs_every_row:
             return PushedPredicate(self._table.dialect, ())
-        if sql_function(self._spark, predicate.sql, predicate.tree) is not None:
-            # It may call a function that must see every row.
-            return PushedPredicate(self._table.dialect, ())
         if self._pushed is None or self._pushed[0] is not predicate:
             is_trusted = has_plain_meaning(self._spark, predicate.sql)
             rules = SparkRules(name_rule=self._name_rule, is_trusted=is_trusted, fold=request.fold)
-            self._pushed = predicate, push_predicate(predicate.conjuncts, self._table, rules)
+            # A function whose body is SQL may call one that must see every row.
+            has_sql_function = sql_function(self._spark, predicate.sql, predicate.tree) is not None
+            self._pushed = (
+                predicate,
+                push_predicate(() if has_sql_function else predicate.conjuncts, self._table, rules),
+            )
         return self._pushed[1]
 
 
