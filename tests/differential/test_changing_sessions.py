@@ -111,8 +111,8 @@ class Table:
 
 def columns_and_rows(frame: DataFrame) -> tuple[str, Sequence[str]]:
     """Return the schema as a string, and the rows as sorted strings."""
-    texts = frame.selectExpr(*(f"CAST(`{name}` AS STRING)" for name in frame.columns))
-    return frame.schema.simpleString(), sorted_rows(texts)
+    strings = frame.selectExpr(*(f"CAST(`{name}` AS STRING)" for name in frame.columns))
+    return frame.schema.simpleString(), sorted_rows(strings)
 
 
 def check_session(spark: SparkSession, directory: Path, file_format: str, seed: int, tally: Tally) -> None:

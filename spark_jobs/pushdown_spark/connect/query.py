@@ -95,7 +95,7 @@ class ConnectResult(PushdownResult):
 
     def _run(self, action: Callable[[DataFrame], T], *, single_pass: bool) -> T:
         observer = RowObserver.of(self.df, OutputChecks())
-        with temporary_settings(self.df.sparkSession, self._settings):
+        with temporary_settings(observer.frame.sparkSession, self._settings):
             outcome = action(observer.frame)
         self.rows = observer.row_count()
         return outcome

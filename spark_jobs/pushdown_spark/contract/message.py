@@ -1,4 +1,4 @@
-"""The base of all messages between the two sides, options of Spark in them, and the problems of invalid messages."""
+"""The base of all messages between the two sides, Spark's options in them, their problems, and short strings."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ class Message(BaseModel):
             return None
 
 
-def _option_texts(given: object) -> object:
+def _options_as_strings(given: object) -> object:
     """Write booleans and numbers as Spark does, and leave options out that are None. Other values stay as they are."""
     if given is None:
         return {}
     if not isinstance(given, Mapping):
         return given
-    return {key: _option_text(value) for key, value in given.items() if value is not None}
+    return {key: _option_as_string(value) for key, value in given.items() if value is not None}
 
 
-def _option_text(value: object) -> object:
+def _option_as_string(value: object) -> object:
     if isinstance(value, bool):
         return str(value).lower()
     return str(value) if isinstance(value, int | float) else value
 
 
 SparkOptions = Annotated[
-    dict[str, str], BeforeValidator(_option_texts, json_schema_input_type=dict[str, OptionValue] | None)
+    dict[str, str], BeforeValidator(_options_as_strings, json_schema_input_type=dict[str, OptionValue] | None)
 ]
 """Options with Spark's names. `True` and `4` become `"true"` and `"4"`."""
 

@@ -245,7 +245,7 @@ class FullPushdownScan(Scan):
 
     @property
     def worker_use(self) -> WorkerUse:
-        """The driver, or Spark's JDBC source, may fetch the rows instead."""
+        """The driver may fetch the result instead."""
         return WorkerUse.POSSIBLE
 
     def frame(self) -> DataFrame:

@@ -63,7 +63,7 @@ Item = TypeVar("Item")
 
 
 def spread(items: Sequence[Item], limit: int) -> Sequence[Item]:
-    """Return all items, or `limit` of them that are evenly spread from the first to the last. Samples are taken there.
+    """Return all items, or `limit` of them that are evenly spread from the first to the last.
 
     >>> spread("abcdefgh", 3)
     ['a', 'e', 'h']

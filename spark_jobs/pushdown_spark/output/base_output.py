@@ -84,8 +84,8 @@ class Output(ABC):
             raise
 
 
-def taken_error(name: str) -> OutputTakenError:
-    """Return the error of an attempt after a later attempt of its run has begun to write the output."""
+def later_attempt_error(name: str) -> OutputTakenError:
+    """Return the error of an attempt whose run has a later attempt."""
     return OutputTakenError(
         f"output: another attempt of this run has begun to write {name}; the rows of this attempt were deleted"
     )

@@ -20,7 +20,7 @@ from pyspark.sql import types as t
 
 from pushdown_spark.contract import ErrorCode, OutputMode
 from pushdown_spark.errors import OutputConflictError, PushdownError
-from pushdown_spark.output.base_output import taken_error
+from pushdown_spark.output.base_output import later_attempt_error
 from pushdown_spark.projection.paths import quote_name
 from pushdown_spark.runtime.error_classification import typed_error
 from pushdown_spark.runtime.jvm_gateway import class_name, java_array, java_class
@@ -192,7 +192,7 @@ class IcebergTable(ConnectorTable):
         error = super().error(problem)
         message = re.sub(rf"\.`?{_BRANCH}{self._branches}\w+`?", "", str(error))
         if self._branches in message:
-            return taken_error(self.name)
+            return later_attempt_error(self.name)
         return error if message == str(error) else type(error)(message, code=error.code)
 
     def _create_branch(self, table: JavaObject, branch: str) -> int | None:

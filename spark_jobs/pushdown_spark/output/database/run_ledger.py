@@ -16,7 +16,7 @@ from enum import StrEnum
 
 from pushdown_spark.contract import OutputSummary
 from pushdown_spark.databases.write.write_connection import WriteConnection
-from pushdown_spark.output.base_output import taken_error
+from pushdown_spark.output.base_output import later_attempt_error
 from pushdown_spark.output.database.target_table import OWN_PREFIX, TargetTable
 
 LEDGER = f"{OWN_PREFIX}runs"
@@ -101,7 +101,7 @@ class RunLedger:
         """Raise OutputTakenError if a later attempt of the run has begun."""
         record = self.read(connection)
         if record is None or record.attempt != self.attempt or record.state is RunState.COMMITTED:
-            raise taken_error(self.target.display_name)
+            raise later_attempt_error(self.target.display_name)
 
     def enter(
         self, connection: WriteConnection, state: RunState, summary: str | None = None, row_count: int | None = None

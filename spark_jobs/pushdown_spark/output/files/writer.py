@@ -17,7 +17,7 @@ from pushdown_spark.errors import (
 from pushdown_spark.expressions.session_settings import session_name_rule
 from pushdown_spark.formats.avro.spark_source import spark_format
 from pushdown_spark.local_paths import escape_glob, is_local
-from pushdown_spark.output.base_output import Output, column_types, taken_error
+from pushdown_spark.output.base_output import Output, column_types, later_attempt_error
 from pushdown_spark.output.checks import RowObserver, check_rows, raise_failures, require_columns
 from pushdown_spark.output.files.commit_log import CommitLog
 from pushdown_spark.output.files.file_target import OVERWRITE_OPTION, DirectoryTarget, FileTarget
@@ -250,7 +250,7 @@ class FileOutput(Output):
 
     def _require_claim(self) -> None:
         if not self._files.exists(self.paths.claim):
-            raise taken_error(self.name)
+            raise later_attempt_error(self.name)
 
     def _check_existing(self) -> bool:
         """Return whether the output exists. Raises a typed error if it cannot take rows in this mode."""

@@ -74,7 +74,7 @@ def test_sqlite_uses_an_index_for_the_hint(predicate: str, database: sqlite3.Con
     assert not any(step.startswith("SCAN") for step in plan)
 
 
-def test_columns_with_uniform_storage_need_no_cast(database: sqlite3.Connection) -> None:
+def test_columns_with_one_storage_class_need_no_cast(database: sqlite3.Connection) -> None:
     column = RemoteColumn(name="n", remote_type="integer", spark_type=t.LongType(), has_one_storage_class=True)
     (conjunct,) = push_predicate(
         conjuncts(parse_predicate("n = 3")), RemoteTable(Dialect.SQLITE, "t", (column,)), SparkRules(is_trusted=True)
