@@ -83,7 +83,7 @@ def _outer_claims(files: Files, output: str) -> Iterator[str]:
     while "=" in name and not _ROOT.fullmatch(outer):
         outer, _, name = outer.rpartition("/")
         # The job may not be allowed to look there. Then only the other run can find the claim of this one.
-        with suppress(Py4JJavaError):
+        with suppress(Py4JJavaError, PermissionError):
             yield from files.glob(hidden_directory(outer, name), CLAIMS_OF_ALL_RUNS)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import shutil
 import threading
@@ -84,7 +85,9 @@ class InterruptedFiles(Interruption, LocalFiles):
 
     def delete(self, path: str) -> None:
         directory = local(path)
-        for file in sorted(directory.rglob("part-*")):
+        # Another process may move a directory meanwhile. os.walk skips it, as Hadoop's deletion does; rglob fails.
+        files = [Path(parent, name) for parent, _, names in os.walk(directory) for name in names]
+        for file in sorted(file for file in files if file.name.startswith("part-")):
             self.step()
             if file.parent != directory:
                 shutil.rmtree(file.parent, ignore_errors=True)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import errno
+import fnmatch
 import os
 import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from glob import escape
 from pathlib import Path
 from typing import TypeVar
 
@@ -49,16 +49,20 @@ class LocalFiles:
                 yield FileEntry(f"file:{folder}/{name}", status.st_size, status.st_mtime_ns // 1_000_000)
 
     def names(self, directory: str) -> list[str]:
-        """Return the names of the entries of a directory, or none if it does not exist."""
+        """Return the names of the entries of a directory, or none if there is no directory."""
         try:
             return [entry.name for entry in _local(directory).iterdir() if _is_not_checksum(entry.name)]
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return []
 
     def glob(self, directory: str, pattern: str) -> list[str]:
-        """Return the paths that match a glob pattern relative to a directory."""
-        paths = Path("/").glob(f"{escape(str(_local(directory)))[1:]}/{pattern}")
-        return [f"file:{path}" for path in paths if _is_not_checksum(path.name)]
+        """Return the paths that match a glob pattern relative to a directory.
+
+        `Path.glob` fails if another process deletes a directory meanwhile, and `glob.glob` hides all errors of a disk.
+        """
+        step, _, rest = pattern.partition("/")
+        paths = [f"{directory}/{name}" for name in fnmatch.filter(self.names(directory), step)]
+        return [inner for path in paths for inner in self.glob(path, rest)] if rest else paths
 
     def delete(self, path: str) -> None:
         """Delete a file, or a directory with its content. A missing path is not an error."""

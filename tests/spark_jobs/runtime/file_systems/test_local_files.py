@@ -39,6 +39,29 @@ def test_a_file_is_created_while_others_delete_the_empty_directory(tmp_path: Pat
             thread.join()
 
 
+def test_a_search_finds_the_files_that_others_keep(tmp_path: Path) -> None:
+    """Runs of partitions create and delete their directories while the run of the whole output looks for claims."""
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "kept" / ".a.claim").touch()
+    is_done = threading.Event()
+
+    def churn(directory: Path) -> None:
+        while not is_done.is_set():
+            directory.mkdir()
+            directory.rmdir()
+
+    threads = [threading.Thread(target=churn, args=(tmp_path / name,)) for name in "ab"]
+    for thread in threads:
+        thread.start()
+    try:
+        for _ in range(10 * ROUNDS):
+            assert LocalFiles().glob(f"file:{tmp_path}", "*/*.claim") == [f"file:{tmp_path}/kept/.a.claim"]
+    finally:
+        is_done.set()
+        for thread in threads:
+            thread.join()
+
+
 def test_a_file_at_the_place_of_a_directory_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("", encoding="utf-8")
     with pytest.raises(FileExistsError):
