@@ -11,6 +11,7 @@ from pushdown_spark.contract import (
     FileReport,
     JobResult,
     ScanReport,
+    Skipped,
     SourceReport,
     known_sum,
 )
@@ -22,10 +23,10 @@ from pushdown_spark.contract.report_text import (
     human_count,
     human_share,
     residual_reason,
+    skipped_amount,
 )
 
 UNKNOWN = "unknown"
-_BYTES = "bytes "
 
 
 @dataclass(frozen=True)
@@ -172,11 +173,7 @@ def units_in_words(file: FileReport) -> tuple[str, ...]:
 
 def skipped_amounts(source: SourceReport) -> tuple[str, ...]:
     """Return the amounts that were never read or parsed, formatted."""
-    return tuple(
-        f"{human_bytes(count)} {kind.removeprefix(_BYTES)}" if kind.startswith(_BYTES) else f"{count:,} {kind}"
-        for kind, count in source.skipped.items()
-        if count
-    )
+    return tuple(skipped_amount(kind, count) for kind, count in source.skipped.items() if count)
 
 
 def progress_share(progress: Progress) -> float | None:
@@ -220,7 +217,7 @@ def _searched_steps(source: SourceReport) -> Iterator[Step]:
     """Yield the decompressed bytes that were searched and parsed. Their bars have a separate scale."""
     if source.bytes_searched is None:
         return
-    never = source.skipped.get("bytes never parsed")
+    never = source.skipped.get(Skipped.BYTES_NEVER_PARSED)
     counts: list[tuple[str, int | None]] = [("bytes searched, decompressed", source.bytes_searched)]
     if never is not None:
         counts.append(("bytes parsed", max(source.bytes_searched - never, 0)))

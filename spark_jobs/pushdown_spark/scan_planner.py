@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -21,6 +21,7 @@ from pushdown_spark.formats.text.planner import JvmTextPlan, TextScan, plan_text
 from pushdown_spark.projection.paths import quote_name
 from pushdown_spark.relations.base_relation import Relation
 from pushdown_spark.relations.declaration import Source
+from pushdown_spark.relations.file_loader import FileLoader
 from pushdown_spark.relations.file_relation import FileRelation
 from pushdown_spark.relations.malformed_lines import CORRUPT_OPTION, MalformedLines, corrupt_column
 from pushdown_spark.relations.partition_directories import with_directories
@@ -30,9 +31,6 @@ from pushdown_spark.relations.tables import SparkRelation
 from pushdown_spark.runtime.fallback import Refusal, plan_or_refuse
 from pushdown_spark.scan.base_scan import ProjectedScan, Scan, ToQueryRows
 from pushdown_spark.scan.union import GroupScan, UnionScan, file_groups
-
-Load = Callable[[Mapping[str, str]], DataFrame]
-"""Returns Spark's own DataFrame over the same files, with additional options."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +85,7 @@ def _plan_files(spark: SparkSession, relation: FileRelation, request: ScanReques
         return _plan_groups(spark, relation, request)
     if relation.source.max_malformed is not None:
         request = _with_malformed_count(spark, relation, request)
-    return _plan_format(spark, request, relation.load)
+    return _plan_format(spark, request, relation.loader)
 
 
 def _plan_groups(spark: SparkSession, relation: FileRelation, request: ScanRequest) -> PlannedScan:
@@ -123,12 +121,13 @@ def _with_malformed_count(spark: SparkSession, relation: FileRelation, request: 
     data = StructType([*relation.data_schema.fields, Field(column, StringType())])
     if column in relation.schema.fieldNames():
         data = relation.data_schema
-    loaded = relation.load({CORRUPT_OPTION: column}, StructType([*data.fields, *relation.partition_schema.fields]))
+    schema = StructType([*data.fields, *relation.partition_schema.fields])
+    loaded = relation.loader.load({CORRUPT_OPTION: column}, schema)
     malformed = MalformedLines(loaded, column, relation.schema.fieldNames())
     return replace(request, malformed=malformed).with_frame(malformed.frame)
 
 
-def _plan_format(spark: SparkSession, request: ScanRequest, load: Load) -> PlannedScan:
+def _plan_format(spark: SparkSession, request: ScanRequest, loader: FileLoader) -> PlannedScan:
     """Return the pushdown reader's scan of files with one schema, or Spark's with the reason.
 
     If the pushdown reader fails with any error, Spark's reader is used, and the reason names the error. Errors that
@@ -141,7 +140,7 @@ def _plan_format(spark: SparkSession, request: ScanRequest, load: Load) -> Plann
         return PlannedScan(outcome, partial(NativeScan, request, loses_rows=is_columnar))
     reason = outcome.reason
     if request.source.format is SourceFormat.ORC:
-        request = _with_lazy_filter(spark, request, reason, load)
+        request = _with_lazy_filter(spark, request, reason, loader)
         refuse_lost_columns(request, str(reason))
     loses_rows = isinstance(reason, UnsafeFilterError) or (is_columnar and outcome.problem is not None)
     spark_scan = partial(NativeScan, request, predicted=reason.predicted, loses_rows=loses_rows)
@@ -174,7 +173,7 @@ def _plan_pushdown(spark: SparkSession, request: ScanRequest) -> Scan:
 
 
 def _with_lazy_filter(
-    spark: SparkSession, request: ScanRequest, unsupported: UnsupportedError, load: Load
+    spark: SparkSession, request: ScanRequest, unsupported: UnsupportedError, loader: FileLoader
 ) -> ScanRequest:
     """Return the request with the lazy filter of Spark's ORC reader on or off.
 
@@ -189,7 +188,7 @@ def _with_lazy_filter(
     obstacle = obstacle_of_request(spark, request) if switch else None
     setting = str(switch is not False and obstacle is None).lower()
     note = f"{SARG_TO_FILTER} is {setting}{'' if obstacle is None else f': {obstacle}'}"
-    return request.with_frame(load({SARG_TO_FILTER: setting})).with_notes(note)
+    return request.with_frame(loader.load({SARG_TO_FILTER: setting})).with_notes(note)
 
 
 def refuse_lost_columns(request: ScanRequest, reason: str) -> None:

@@ -14,7 +14,7 @@ from pushdown_spark.formats.orc.planner import SARG_TO_FILTER
 from pushdown_spark.projection.resolver import Projection
 from pushdown_spark.relations.base_relation import RelationWithoutFiles
 from pushdown_spark.relations.declaration import Source
-from pushdown_spark.relations.file_relation import SCHEMA_CONDITIONS
+from pushdown_spark.relations.file_loader import SCHEMA_CONDITIONS
 from pushdown_spark.relations.request import ScanRequest, check_predicate
 from pushdown_spark.runtime.error_classification import typed_error
 

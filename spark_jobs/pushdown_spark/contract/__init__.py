@@ -18,6 +18,7 @@ from pushdown_spark.contract.job_result import (
     JobResult,
     OutputSummary,
     ScanReport,
+    Skipped,
     SourceReport,
     known_sum,
 )
@@ -91,6 +92,7 @@ __all__ = [
     "ScanReport",
     "ScanSpec",
     "SecretValues",
+    "Skipped",
     "SourceFormat",
     "SourceReport",
     "SourceSpec",

@@ -34,6 +34,16 @@ class Exactness(StrEnum):
     UNSUPPORTED = "unsupported"
 
 
+class Skipped(StrEnum):
+    """What a scan skipped: whole files, bytes of them, or the decoding of lines and rows that it read."""
+
+    FILES = "files"
+    BYTES_NEVER_READ = "bytes never read"
+    BYTES_NEVER_PARSED = "bytes never parsed"
+    LINES_NEVER_PARSED = "lines never parsed"
+    ROWS_NEVER_DECODED = "rows never decoded"
+
+
 class ConjunctReport(Message):
     """One conjunct of the predicate: how far it was pushed down, as what, and why not further."""
 
@@ -126,7 +136,7 @@ class SourceReport(Message):
     """Rows of the query, after Spark has evaluated the residual predicate. None in a query over several sources."""
     malformed_lines: int | None = None
     """Malformed lines of JSON or CSV, or None unless `max_malformed` counts them."""
-    skipped: dict[str, int] = Field(default_factory=dict)
+    skipped: dict[Skipped, int] = Field(default_factory=dict)
     """Files that were never read and bytes that were never parsed, by kind."""
     units: dict[str, dict[str, int]] = Field(default_factory=dict)
     """Numbers of stripes, row groups, pages or blocks, by kind and outcome."""

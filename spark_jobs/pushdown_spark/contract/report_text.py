@@ -12,6 +12,7 @@ from pushdown_spark.contract.job_result import (
     JobResult,
     Outcome,
     ScanReport,
+    Skipped,
     SourceReport,
 )
 from pushdown_spark.contract.join_report_text import joins_text
@@ -261,15 +262,25 @@ def _rows_lines(source: SourceReport) -> Iterator[str]:
         yield f"Rows: {', '.join(parts)}"
 
 
+def skipped_amount(kind: Skipped, count: int) -> str:
+    """Return a formatted amount of what was skipped.
+
+    >>> skipped_amount(Skipped.FILES, 3), skipped_amount(Skipped.BYTES_NEVER_READ, 2048)
+    ('3 files', '2.0 KiB never read')
+    """
+    amount, what = f"{count:,}", str(kind)
+    if kind in (Skipped.BYTES_NEVER_READ, Skipped.BYTES_NEVER_PARSED):
+        amount, what = human_bytes(count), what.removeprefix("bytes ")
+    return f"{amount} {what}"
+
+
 def _skipped_lines(source: SourceReport) -> Iterator[str]:
     """Yield the units that were neither read nor parsed, by kind; bytes with their share of the bytes searched."""
     parts = []
     for kind, count in source.skipped.items():
-        unit, _, what = kind.partition(" ")
-        if unit != "bytes":
-            parts.append(f"{count:,} {kind}")
-            continue
-        share = f" ({human_share(count, source.bytes_searched)})" if source.bytes_searched else ""
-        parts.append(f"{human_bytes(count)} {what}".rstrip() + share)
+        amount = skipped_amount(kind, count)
+        if kind is Skipped.BYTES_NEVER_PARSED and source.bytes_searched:
+            amount += f" ({human_share(count, source.bytes_searched)})"
+        parts.append(amount)
     if parts:
         yield f"Skipped: {', '.join(parts)}"

@@ -11,6 +11,7 @@ from typing import Generic, Self, TypeVar
 
 import pyarrow as pa
 
+from pushdown_spark.contract import Skipped
 from pushdown_spark.relations.packing import Task
 from pushdown_spark.relations.stores.listing import Split
 from pushdown_spark.runtime.worker import freeze_imports, unexpected_errors_as_unsafe_input
@@ -47,10 +48,10 @@ class FileMetrics(ABC):
         """The units of the format by kind and outcome. Text has none."""
         return {}
 
-    def count_skipped(self, bytes_total: int) -> dict[str, int]:
+    def count_skipped(self, bytes_total: int) -> dict[Skipped, int]:
         """Return the skipped amounts by kind, except whole files. `bytes_total` are the bytes of all files."""
         # Footers and the bytes between two reads can be read more than once.
-        return {"bytes never read": max(bytes_total - self.bytes_read, 0)}
+        return {Skipped.BYTES_NEVER_READ: max(bytes_total - self.bytes_read, 0)}
 
     @property
     def details(self) -> dict[str, object]:

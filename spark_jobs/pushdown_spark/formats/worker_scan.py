@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from pushdown_spark.contract import FileReport, SourceReport
+from pushdown_spark.contract import FileReport, Skipped, SourceReport
 from pushdown_spark.contract.progress import SourceProgress
 from pushdown_spark.formats.scan_task import AddCounts, Metrics, ScanTask, sum_metrics
 from pushdown_spark.relations.packing import Task
@@ -117,7 +117,10 @@ class WorkerScan(Scan, Generic[Plan, Metrics]):
                 "bytes_read": total.bytes_read,
                 "rows_decoded": total.rows_decoded,
                 "rows_after_pushdown": total.rows_returned,
-                "skipped": {"files": self._plan.count_skipped(len(files)), **total.count_skipped(planned.bytes_total)},
+                "skipped": {
+                    Skipped.FILES: self._plan.count_skipped(len(files)),
+                    **total.count_skipped(planned.bytes_total),
+                },
                 "units": total.units,
                 "files": most_read_files(
                     FileReport(path=path, bytes_read=file.bytes_read, rows_decoded=file.rows_decoded, units=file.units)

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache, cached_property
 
-from pyspark.errors import AnalysisException, ParseException
-from pyspark.sql import DataFrame, DataFrameReader, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StringType, StructField, StructType
 
-from pushdown_spark.contract import ErrorCode, OnMissingColumn, SourceFormat
+from pushdown_spark.contract import OnMissingColumn, SourceFormat
 from pushdown_spark.errors import BadSpecError, UnsupportedError
 from pushdown_spark.expressions.constant_folding import cached_fold
 from pushdown_spark.expressions.predicate import Predicate
-from pushdown_spark.expressions.session_settings import is_enabled
-from pushdown_spark.formats.avro.spark_source import spark_format
+from pushdown_spark.expressions.session_settings import is_enabled, session_name_rule
 from pushdown_spark.projection.file_locations import directories, location, max_depth, root_of, scan_root
 from pushdown_spark.projection.implicit_columns import FileMetadata
 from pushdown_spark.projection.implicit_values import ImplicitValues
@@ -28,31 +25,26 @@ from pushdown_spark.projection.resolver import FIELDS_COLUMN, Projection, resolv
 from pushdown_spark.projection.schema_merge import MergeRules
 from pushdown_spark.relations.base_relation import Relation
 from pushdown_spark.relations.declaration import Source
+from pushdown_spark.relations.file_loader import FileLoader
 from pushdown_spark.relations.request import ScanRequest, check_predicate
 from pushdown_spark.relations.schemas.csv_schemas import required_field_count
 from pushdown_spark.relations.schemas.discovery import TYPED_FORMATS, FileSchemaReader, TableSchema, discover_schema
-from pushdown_spark.relations.schemas.parquet_schema import footer_schema
 from pushdown_spark.relations.stores.listing import Listing, data_columns, decode_uri, list_entries
-from pushdown_spark.runtime.error_classification import typed_error
 from pushdown_spark.runtime.file_systems.hadoop_files import HadoopFiles
-from pushdown_spark.runtime.jvm_gateway import scala_object
-from pushdown_spark.runtime.spark_internals import set_schema
-
-SCHEMA_CONDITIONS = frozenset({"UNSUPPORTED_DATA_TYPE_FOR_DATASOURCE", "UNABLE_TO_INFER_SCHEMA"})
-"""Spark's error conditions for a schema that the format does not support, and for files without a schema."""
 
 
 class FileRelation(Relation):
-    """A source of files. `open` makes one: it lists the files and finds their schema."""
+    """A source of files. `open` lists the files and finds their schema."""
 
-    def __init__(self, spark: SparkSession, source: Source, parent: FileRelation | None = None) -> None:
-        """With `parent`, this is the relation of one of its file groups, and `source` has the group's schema."""
-        super().__init__(spark, source)
+    def __init__(
+        self, loader: FileLoader, listing: Listing, table_schema: TableSchema, parent: FileRelation | None = None
+    ) -> None:
+        """`listing` has the files that `loader` found. `parent` is the relation that this one is a file group of."""
+        super().__init__(loader.spark, loader.source)
+        self.loader = loader
+        self.listing = listing
+        self.table_schema = table_schema
         self._parent = parent
-        self._schema_to_load: StructType | None = None
-        self._listing: Listing | None = None
-        is_inferred = source.format not in TYPED_FORMATS
-        self.table_schema = TableSchema(MergeRules(source.on_schema_conflict, self._name_rule, is_inferred=is_inferred))
 
     @classmethod
     def open(cls, spark: SparkSession, source: Source) -> FileRelation:
@@ -60,30 +52,30 @@ class FileRelation(Relation):
 
         Raises BadSpecError, BadSchemaError, MissingPathError and SchemaConflictError, which name the parameter.
         """
-        relation = cls(spark, source)
-        relation._listing = Listing(relation.load())
-        relation.table_schema = relation._discover_schema()
-        return relation
+        is_inferred = source.format not in TYPED_FORMATS
+        rules = MergeRules(source.on_schema_conflict, session_name_rule(spark), is_inferred=is_inferred)
+        loader = FileLoader(spark, source)
+        relation = cls(loader, Listing(loader.load()), TableSchema(rules))
+        table_schema = relation._discover_schema()
+        if table_schema.table is None or table_schema.table == relation.data_schema:
+            return cls(loader, relation.listing, table_schema)
+        # Spark inferred another schema.
+        return cls._load(replace(loader, schema=table_schema.table), table_schema)
+
+    @classmethod
+    def _load(cls, loader: FileLoader, table_schema: TableSchema, parent: FileRelation | None = None) -> FileRelation:
+        return cls(loader, Listing(loader.load()), table_schema, parent)
 
     def open_group(self, source: Source, schema: StructType) -> FileRelation:
         """Return the relation of a file group. `source` declares its files, and `schema` is their common schema."""
-        group = FileRelation(self._spark, source, self)
         # Spark's reader takes char and varchar as metadata of strings, but not in a schema as text.
-        group._schema_to_load = schema
-        group._listing = Listing(group.load())
-        group.table_schema = TableSchema(self.table_schema.rules)
-        return group
+        loader = FileLoader(self._spark, source, schema)
+        return self._load(loader, TableSchema(self.table_schema.rules), parent=self)
 
     @property
     def native(self) -> DataFrame:
         """Spark's own lazy DataFrame over the files."""
         return self.listing.frame
-
-    @property
-    def listing(self) -> Listing:
-        """The files that Spark listed when it loaded the DataFrame."""
-        assert self._listing is not None, "use FileRelation.open"
-        return self._listing
 
     @property
     def uris(self) -> tuple[str, ...]:
@@ -118,60 +110,19 @@ class FileRelation(Relation):
         qualify = HadoopFiles(self._spark).qualify
         return tuple(scan_root(path, is_file=location(path) in files) for path in map(qualify, self.source.paths))
 
-    def load(self, options: Mapping[str, str] | None = None, schema: StructType | None = None) -> DataFrame:
-        """Return Spark's own DataFrame over the files, with additional options and another schema if given.
-
-        Raises typed errors for a declared schema or a path that Spark rejects.
-        """
-        source = self.source
-        reader = self._reader({**source.options, **(options or {})})
-        chosen_schema = schema or self._schema_to_load
-        try:
-            if chosen_schema is not None:
-                reader = reader.schema(chosen_schema)
-            elif source.schema is not None:
-                reader = reader.schema(source.schema)
-            elif (known := footer_schema(self._spark, source)) is not None:
-                set_schema(reader, known)
-        except (AnalysisException, ParseException) as problem:
-            raise typed_error(problem, about=source.parameter("schema"), text_error=ErrorCode.BAD_SCHEMA) from problem
-        try:
-            return reader.load(list(source.paths))
-        except (AnalysisException, ParseException) as problem:
-            parameter = "schema" if problem.getCondition() in SCHEMA_CONDITIONS else "path"
-            raise typed_error(problem, about=source.parameter(parameter)) from problem
-
-    def _infer_schema(self, paths: Sequence[str]) -> StructType:
-        """Return the schema that Spark infers for some files."""
-        options = {key: value for key, value in self.source.options.items() if key != "basepath"}
-        known = footer_schema(self._spark, replace(self.source, paths=tuple(paths), options=options))
-        if known is not None:
-            # Loading the file would raise the same error.
-            utils = scala_object(self._spark, "org.apache.spark.sql.util.SchemaUtils")
-            utils.checkSchemaColumnNameDuplication(known, self._name_rule.case_sensitive)
-            return StructType.fromJson(json.loads(str(known.asNullable().json())))
-        return self._reader(options).load(list(paths)).schema
-
-    def _reader(self, options: Mapping[str, str]) -> DataFrameReader:
-        return self._spark.read.format(spark_format(self.source.format.value)).options(**options)
-
     def _discover_schema(self) -> TableSchema:
-        """Merge the schemas of the files, and load the DataFrame again if Spark inferred another schema."""
+        """Merge the schemas of the files."""
         source, rules = self.source, self.table_schema.rules
         try:
             self._check_partition_columns()
-            reader = FileSchemaReader(self._spark, source, self.listing, self._infer_schema, rules)
-            table_schema = discover_schema(reader)
+            reader = FileSchemaReader(self._spark, source, self.listing, self.loader.infer_schema, rules)
+            return discover_schema(reader)
         except UnsupportedError as problem:
             if source.on_missing_column is OnMissingColumn.ERROR:
                 raise BadSpecError(
                     f"{source.parameter('on_missing_column')}: 'error' is not possible: {problem}; use 'null'"
                 ) from problem
             return TableSchema(rules, notes=(f"the columns of single files are unknown: {problem}",))
-        if table_schema.table is not None and table_schema.table != self.data_schema:
-            self._schema_to_load = table_schema.table
-            self._listing = Listing(self.load())
-        return table_schema
 
     def projection(self, columns: Sequence[str] | None) -> Projection:
         """Resolve the columns of a query, all with None. Raises UnknownColumnError and KindMismatchError."""
@@ -196,11 +147,9 @@ class FileRelation(Relation):
         width = required_field_count(self._spark, self.source, self.uris, paths)
         if width <= len(data):
             return self
-        wide = FileRelation(self._spark, self.source)
-        wide._schema_to_load = StructType([StructField(f"_c{position}", StringType()) for position in range(width)])
-        wide.table_schema = TableSchema(self.table_schema.rules, notes=self.table_schema.notes)
-        wide._listing = Listing(wide.load())
-        return wide
+        schema = StructType([StructField(f"_c{position}", StringType()) for position in range(width)])
+        table_schema = TableSchema(self.table_schema.rules, notes=self.table_schema.notes)
+        return self._load(FileLoader(self._spark, self.source, schema), table_schema)
 
     def _origin(self, column: str) -> str:
         """Return where a column's type comes from, for error messages."""

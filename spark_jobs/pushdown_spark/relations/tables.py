@@ -8,7 +8,7 @@ readers read the same files with the same schema.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, ParseException, PySparkException
@@ -24,6 +24,7 @@ from pushdown_spark.contract import (
 )
 from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.expressions.predicate import Predicate
+from pushdown_spark.expressions.session_settings import session_name_rule
 from pushdown_spark.local_paths import is_local
 from pushdown_spark.projection.file_locations import location
 from pushdown_spark.projection.resolver import Projection
@@ -39,6 +40,7 @@ from pushdown_spark.relations.catalog import (
     source_directories,
 )
 from pushdown_spark.relations.declaration import Source
+from pushdown_spark.relations.file_loader import FileLoader
 from pushdown_spark.relations.file_relation import FileRelation
 from pushdown_spark.relations.request import ScanRequest
 from pushdown_spark.relations.schemas.discovery import TableSchema
@@ -82,6 +84,18 @@ def table_directories(spark: SparkSession, table: TableSourceSpec) -> set[str]:
     return source_directories(load_table(spark, Source.of(ONLY_SOURCE, table)))
 
 
+@dataclass(frozen=True)
+class TableLoader(FileLoader):
+    """Loads a table of the catalog with Spark's own reader. `table` is the declared source."""
+
+    table: Source = field(kw_only=True)
+
+    def load(self, options: Mapping[str, str] | None = None, schema: StructType | None = None) -> DataFrame:
+        """Return Spark's own DataFrame over the table, with additional options and the schema of the catalog."""
+        assert schema is None, "a table has the schema of the catalog"
+        return load_table(self.spark, self.table, options)
+
+
 class TableRelation(FileRelation):
     """A table of files in Spark's catalog. `open_table` makes one."""
 
@@ -90,23 +104,19 @@ class TableRelation(FileRelation):
         file_source = replace(
             source, format=table.format, options=table.options, paths=table.roots, schema=ddl(frame.schema)
         )
-        super().__init__(spark, file_source)
-        self._declared = source
-        self._table = table
-        self._listing = Listing(plan_dataframe(spark, plan_below_names(frame)))
         note = f"{source.table} is a table of {table.format} files in {', '.join(map(location, table.roots[:1]))}"
-        rules = MergeRules(source.on_schema_conflict, self._name_rule, is_inferred=False)
-        self.table_schema = TableSchema(rules, notes=(note,))
+        rules = MergeRules(source.on_schema_conflict, session_name_rule(spark), is_inferred=False)
+        super().__init__(
+            TableLoader(spark, file_source, table=source),
+            Listing(plan_dataframe(spark, plan_below_names(frame))),
+            TableSchema(rules, notes=(note,)),
+        )
+        self._table = table
 
     @property
     def roots(self) -> tuple[str, ...]:
         """The directories below which `dir0` counts."""
         return tuple(map(location, self.source.paths))
-
-    def load(self, options: Mapping[str, str] | None = None, schema: StructType | None = None) -> DataFrame:
-        """Return Spark's own DataFrame over the table, with additional options and the schema of the catalog."""
-        assert schema is None, "a table has the schema of the catalog"
-        return load_table(self._spark, self._declared, options)
 
     def _origin(self, column: str) -> str:
         return f"in table {self.source.table}"

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
+from typing import TypeVar
 
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
@@ -21,6 +22,8 @@ from pushdown_spark.relations.declaration import Source
 from pushdown_spark.relations.request import ScanRequest, unsupported_conjunct
 from pushdown_spark.runtime.query_metrics import StageCounts
 from pushdown_spark.scan.base_scan import Scan, SparkCount, WorkerUse
+
+K = TypeVar("K")
 
 
 @dataclass(frozen=True)
@@ -193,8 +196,8 @@ class UnionScan(Scan):
         )
 
 
-def _sum_by_kind(counts: Sequence[dict[str, int]]) -> dict[str, int]:
-    total: Counter[str] = Counter()
+def _sum_by_kind(counts: Sequence[dict[K, int]]) -> dict[K, int]:
+    total: Counter[K] = Counter()
     for count in counts:
         total.update(count)
     return dict(total)

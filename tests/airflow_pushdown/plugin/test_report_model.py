@@ -100,7 +100,7 @@ def test_a_funnel_shows_bytes_then_rows() -> None:
         rows_decoded=200,
         rows_after_pushdown=100,
         rows_returned=50,
-        skipped={"bytes never parsed": 3072, "lines": 7},
+        skipped={"bytes never parsed": 3072, "lines never parsed": 7},
     )
     assert [(step.label, step.amount, step.share, step.part) for step in source_funnel(source, 50)] == [
         ("bytes stored", "2.0 KiB", 1.0, ""),
@@ -112,7 +112,7 @@ def test_a_funnel_shows_bytes_then_rows() -> None:
         ("rows returned", "50", 0.25, "25 %"),
         ("rows written", "50", 0.25, "25 %"),
     ]
-    assert skipped_amounts(source) == ("3.0 KiB never parsed", "7 lines")
+    assert skipped_amounts(source) == ("3.0 KiB never parsed", "7 lines never parsed")
 
 
 def test_a_sum_of_sources_is_unknown_if_one_is() -> None:

@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from pushdown_spark.contract import Skipped
 from pushdown_spark.formats.scan_task import FileMetrics
 
 
@@ -39,9 +40,9 @@ class AvroMetrics(FileMetrics):
         """The blocks by outcome, as the report shows them."""
         return {"blocks": {str(outcome): self.blocks[outcome] for outcome in BlockOutcome}}
 
-    def count_skipped(self, bytes_total: int) -> dict[str, int]:
+    def count_skipped(self, bytes_total: int) -> dict[Skipped, int]:
         """Return the rows of skipped blocks, whose bytes are read and searched."""
-        return {"rows never decoded": self.records - self.rows_decoded}
+        return {Skipped.ROWS_NEVER_DECODED: self.records - self.rows_decoded}
 
     @property
     def details(self) -> dict[str, object]:

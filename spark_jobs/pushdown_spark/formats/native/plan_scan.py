@@ -13,7 +13,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
-from pushdown_spark.contract import ConjunctReport, Exactness, SourceReport
+from pushdown_spark.contract import ConjunctReport, Exactness, Skipped, SourceReport
 from pushdown_spark.formats.native.native_scan import FILTER_SETTINGS, MAX_PLANNED_LENGTH
 from pushdown_spark.relations.catalog import is_plain_table, tables_in_plan
 from pushdown_spark.relations.request import ScanRequest, unsupported_conjunct
@@ -98,7 +98,7 @@ class SparkPlanScan(Scan):
             update={
                 "files_read": files_read,
                 "files_total": total if skipped is None else files_read + skipped,
-                "skipped": {} if skipped is None else {"files": skipped},
+                "skipped": {} if skipped is None else {Skipped.FILES: skipped},
                 "units": {"manifests": manifests} if manifests else {},
             }
         )

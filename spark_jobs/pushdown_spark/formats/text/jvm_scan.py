@@ -13,7 +13,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.types import StringType, StructField, StructType
 
-from pushdown_spark.contract import SourceFormat, SourceReport
+from pushdown_spark.contract import Skipped, SourceFormat, SourceReport
 from pushdown_spark.errors import UnsafeInputError
 from pushdown_spark.formats.text.line_conditions import contains_string, matches_filter, matches_pattern
 from pushdown_spark.formats.text.line_filter import JSON_TOKENS
@@ -121,7 +121,7 @@ class JvmTextScan(Scan):
         lines, candidates = self._counts()
         if not lines:
             return planned
-        skipped = {"lines never parsed": lines - candidates}
+        skipped = {Skipped.LINES_NEVER_PARSED: lines - candidates}
         counts = {"rows_decoded": candidates, "rows_after_pushdown": candidates, "skipped": skipped}
         return planned.model_copy(update=counts)
 

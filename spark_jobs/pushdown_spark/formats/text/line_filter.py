@@ -9,6 +9,7 @@ from json import JSONDecoder
 
 import pyarrow as pa
 
+from pushdown_spark.contract import Skipped
 from pushdown_spark.errors import UnsafeInputError
 from pushdown_spark.formats.scan_task import FileMetrics, ScanTask
 from pushdown_spark.formats.text.byte_search import Searcher
@@ -46,9 +47,9 @@ class TextMetrics(FileMetrics):
         """Number of candidate lines."""
         return self.rows_decoded
 
-    def count_skipped(self, bytes_total: int) -> dict[str, int]:
+    def count_skipped(self, bytes_total: int) -> dict[Skipped, int]:
         """Return the bytes of the other lines, which are read and searched."""
-        return {"bytes never parsed": self.bytes_searched - self.candidate_bytes}
+        return {Skipped.BYTES_NEVER_PARSED: self.bytes_searched - self.candidate_bytes}
 
     @property
     def details(self) -> dict[str, object]:

@@ -1,0 +1,68 @@
+"""Spark's own reader over the files of a source."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from pyspark.errors import AnalysisException, ParseException
+from pyspark.sql import DataFrame, DataFrameReader, SparkSession
+from pyspark.sql.types import StructType
+
+from pushdown_spark.contract import ErrorCode
+from pushdown_spark.expressions.session_settings import session_name_rule
+from pushdown_spark.formats.avro.spark_source import spark_format
+from pushdown_spark.relations.declaration import Source
+from pushdown_spark.relations.schemas.parquet_schema import footer_schema
+from pushdown_spark.runtime.error_classification import typed_error
+from pushdown_spark.runtime.jvm_gateway import scala_object
+from pushdown_spark.runtime.spark_internals import set_schema
+
+SCHEMA_CONDITIONS = frozenset({"UNSUPPORTED_DATA_TYPE_FOR_DATASOURCE", "UNABLE_TO_INFER_SCHEMA"})
+"""Spark's error conditions for a schema that the format does not support, and for files without a schema."""
+
+
+@dataclass(frozen=True)
+class FileLoader:
+    """Loads the files of a source with Spark's own reader. `schema` replaces the declared or inferred one."""
+
+    spark: SparkSession
+    source: Source
+    schema: StructType | None = None
+
+    def load(self, options: Mapping[str, str] | None = None, schema: StructType | None = None) -> DataFrame:
+        """Return Spark's own DataFrame over the files, with additional options and another schema if given.
+
+        Raises typed errors for a declared schema or a path that Spark rejects.
+        """
+        source, schema = self.source, schema or self.schema
+        reader = self._reader({**source.options, **(options or {})})
+        try:
+            if schema is not None:
+                reader = reader.schema(schema)
+            elif source.schema is not None:
+                reader = reader.schema(source.schema)
+            elif (known := footer_schema(self.spark, source)) is not None:
+                set_schema(reader, known)
+        except (AnalysisException, ParseException) as problem:
+            raise typed_error(problem, about=source.parameter("schema"), text_error=ErrorCode.BAD_SCHEMA) from problem
+        try:
+            return reader.load(list(source.paths))
+        except (AnalysisException, ParseException) as problem:
+            parameter = "schema" if problem.getCondition() in SCHEMA_CONDITIONS else "path"
+            raise typed_error(problem, about=source.parameter(parameter)) from problem
+
+    def infer_schema(self, paths: Sequence[str]) -> StructType:
+        """Return the schema that Spark infers for some files."""
+        options = {key: value for key, value in self.source.options.items() if key != "basepath"}
+        known = footer_schema(self.spark, replace(self.source, paths=tuple(paths), options=options))
+        if known is not None:
+            # Loading the file would raise the same error.
+            utils = scala_object(self.spark, "org.apache.spark.sql.util.SchemaUtils")
+            utils.checkSchemaColumnNameDuplication(known, session_name_rule(self.spark).case_sensitive)
+            return StructType.fromJson(json.loads(str(known.asNullable().json())))
+        return self._reader(options).load(list(paths)).schema
+
+    def _reader(self, options: Mapping[str, str]) -> DataFrameReader:
+        return self.spark.read.format(spark_format(self.source.format.value)).options(**options)
