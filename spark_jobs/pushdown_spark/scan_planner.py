@@ -29,6 +29,7 @@ from pushdown_spark.relations.request import ScanRequest
 from pushdown_spark.relations.stores.listing import has_plain_directories
 from pushdown_spark.relations.tables import SparkRelation
 from pushdown_spark.runtime.fallback import Refusal, plan_or_refuse
+from pushdown_spark.runtime.spark_internals import reader_configuration
 from pushdown_spark.scan.base_scan import ProjectedScan, Scan, ToQueryRows
 from pushdown_spark.scan.union import GroupScan, UnionScan, file_groups
 
@@ -177,12 +178,14 @@ def _with_lazy_filter(
 ) -> ScanRequest:
     """Return the request with the lazy filter of Spark's ORC reader on or off.
 
-    The source or else the estimate turns it on, unless it loses rows.
+    The source, a setting or the estimate turns it on, unless it loses rows.
     """
     from pushdown_spark.formats.orc.planner import SARG_TO_FILTER, LazyFilterError
     from pushdown_spark.formats.orc.row_filter import obstacle_of_request
 
     switch = request.source.orc.sarg_to_filter
+    if switch is None and reader_configuration(spark, request.source.options).getBoolean(SARG_TO_FILTER, False):
+        switch = True
     if switch is None and not isinstance(unsupported, LazyFilterError):
         return request
     obstacle = obstacle_of_request(spark, request) if switch else None

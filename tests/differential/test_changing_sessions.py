@@ -43,7 +43,10 @@ HADOOP: Choices = {
     "mapreduce.input.linerecordreader.line.maxlength": ("40", "400"),
     "mapreduce.input.pathFilter.class": ("org.apache.hadoop.mapred.OutputLogFilter",),
     "orc.force.positional.evolution": ("true", "false"),
+    "orc.tolerate.missing.schema": ("true", "false"),
+    "orc.schema.evolution.case.sensitive": ("true", "false"),
 }
+"""Settings of Hadoop, which a session may change for itself as well."""
 PREDICATES = (
     "id > 4",
     "ID IN (1, 7)",
@@ -54,6 +57,8 @@ PREDICATES = (
     "id IS NULL",
 )
 SCHEMA = "id int, name string, at timestamp"
+OTHER_NAMES = "number int, name string, at timestamp"
+"""Columns of a file that the reader may match by position."""
 TYPES = pa.schema([("id", pa.int32()), ("name", pa.string()), ("at", pa.timestamp("us", "UTC"))])
 
 
@@ -122,18 +127,20 @@ def check_session(spark: SparkSession, directory: Path, file_format: str, seed: 
     for _ in range(3):
         table.add()
     source: dict[str, Any] = {"path": str(table.directory), "format": file_format, "options": {"header": "true"}}
-    source["schema"] = rng.choice((None, SCHEMA))
+    source["schema"] = rng.choice((None, SCHEMA, OTHER_NAMES if file_format in ("orc", "parquet") else SCHEMA))
     sessions = {reader: PushdownSession(spark) for reader in (ReaderChoice.PUSHDOWN, ReaderChoice.AUTO)}
     for reader, session in sessions.items():
         session.add_source("t", reader=reader.value, **source)
     settings: dict[str, str] = {}
     hadoop = hadoop_configuration(spark)
     for step in range(CHANGES):
-        match rng.randrange(4):
+        key = rng.choice(sorted(HADOOP))
+        match rng.randrange(5):
             case 0:
-                key = rng.choice(sorted(HADOOP))
                 hadoop.set(key, rng.choice(HADOOP[key]))
             case 1:
+                settings[key] = rng.choice(HADOOP[key])
+            case 2:
                 table.change()
             case _:
                 settings |= {key: rng.choice(SETTINGS[key]) for key in rng.sample(sorted(SETTINGS), 2)}

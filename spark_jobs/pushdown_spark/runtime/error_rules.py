@@ -147,7 +147,10 @@ def _disk_full(chain: Sequence[Link]) -> Classification | None:
 
 def _lost_driver(chain: Sequence[Link]) -> Classification | None:
     if any(_is_lost_connection(link.python) for link in chain):
-        message = "the JVM of the Spark driver has ended (killed, or out of memory); see the end of its log"
+        message = (
+            "the JVM of the Spark driver has ended (killed, or out of memory); raise driver_memory if its log has "
+            "OutOfMemoryError, or else the memory limit of the worker or pod"
+        )
         return Classification(ErrorCode.DRIVER_KILLED, message, chain[0].kind)
     return None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from threading import Thread
 from typing import TYPE_CHECKING
 
@@ -9,8 +10,9 @@ from py4j.java_gateway import JavaObject
 from pyspark.sql import Column, DataFrame, DataFrameReader, Observation, SparkSession
 from pyspark.sql.types import DataType, StructType
 
-from pushdown_spark.expressions.session_settings import is_enabled
-from pushdown_spark.runtime.jvm_gateway import has_jvm, java_class, java_list
+from pushdown_spark.errors import UnsupportedError
+from pushdown_spark.expressions.session_settings import RequiredSetting, is_enabled
+from pushdown_spark.runtime.jvm_gateway import has_jvm, java_class, java_list, scala_map
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -51,6 +53,20 @@ def stop_spark(spark: SparkSession) -> None:
 def hadoop_configuration(spark: SparkSession) -> JavaObject:
     """Return Hadoop's settings of the Spark context, which change in place. Settings of the session are not in it."""
     return spark.sparkContext._jsc.hadoopConfiguration()
+
+
+def reader_configuration(spark: SparkSession, options: Mapping[str, str]) -> JavaObject:
+    """Return a copy of Hadoop's settings as Spark's readers see them: with those of the session and with options."""
+    return session_state(spark).newHadoopConfWithOptions(scala_map(spark, options))
+
+
+def check_hadoop_settings(spark: SparkSession, options: Mapping[str, str], required: Iterable[RequiredSetting]) -> None:
+    """Raise UnsupportedError if a setting of Hadoop has another value than required. An absent setting is right."""
+    configuration = reader_configuration(spark, options)
+    for item in required:
+        value = str(configuration.get(item.key, item.expected)).strip()
+        if value.lower() != item.expected:
+            raise UnsupportedError(f"{item.key} is {value}: {item.otherwise}")
 
 
 def session_state(spark: SparkSession) -> JavaObject:

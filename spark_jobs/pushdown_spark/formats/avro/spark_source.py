@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.expressions.session_settings import check_broken_files, is_option_on
 from pushdown_spark.formats.calendars import DATETIMES
-from pushdown_spark.runtime.spark_internals import hadoop_configuration
+from pushdown_spark.runtime.spark_internals import reader_configuration
 
 FILE_FORMAT = "org.apache.spark.sql.avro.AvroFileFormat"
 """The class of the source, which is part of Spark. Only the jar `spark-avro` registers its short name `avro`."""
@@ -62,8 +62,7 @@ def avro_settings(spark: SparkSession, options: Mapping[str, str]) -> AvroSettin
     if "ignoreextension" in options:
         any_extension = is_option_on(options, "ignoreextension")
     else:
-        hadoop = hadoop_configuration(spark)
-        only_avro = options.get(_ONLY_AVRO_EXTENSION) or hadoop.get(_ONLY_AVRO_EXTENSION)
+        only_avro = reader_configuration(spark, options).get(_ONLY_AVRO_EXTENSION)
         any_extension = str(only_avro).strip().lower() != "true"
     corrected_calendar = DATETIMES.rebase_mode(spark, "avro", options) == "CORRECTED"
     return AvroSettings(corrected_calendar, any_extension)

@@ -14,7 +14,13 @@ from pushdown_spark.errors import PushdownError, UnsupportedError
 from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
 from pushdown_spark.expressions.arrow_types import utc_arrow_type
 from pushdown_spark.expressions.scope import is_char
-from pushdown_spark.expressions.session_settings import check_broken_files, is_enabled, session_name_rule, setting
+from pushdown_spark.expressions.session_settings import (
+    RequiredSetting,
+    check_broken_files,
+    is_enabled,
+    session_name_rule,
+    setting,
+)
 from pushdown_spark.formats.bound_predicate import combine_conjuncts, is_exact
 from pushdown_spark.formats.columnar_scan import (
     ColumnarPlan,
@@ -30,13 +36,18 @@ from pushdown_spark.formats.orc.time_zones import UTC, Zone
 from pushdown_spark.projection.nested_types import count_leaves, first_type, has_map
 from pushdown_spark.relations.request import ScanRequest
 from pushdown_spark.runtime.jvm_gateway import java_class
-from pushdown_spark.runtime.spark_internals import hadoop_configuration
+from pushdown_spark.runtime.spark_internals import check_hadoop_settings, reader_configuration
 from pushdown_spark.runtime.worker_startup import startup_cost
 from pushdown_spark.scan.plan import Choice
 
 SARG_TO_FILTER = "orc.sarg.to.filter"
 """The setting for the lazy filter of Spark's own ORC reader."""
 _USE_SELECTED = "orc.filter.use.selected"
+_HADOOP_SETTINGS = (
+    RequiredSetting("orc.force.positional.evolution", "false", "only Spark's reader matches columns by position"),
+    RequiredSetting("orc.schema.evolution.case.sensitive", "true", "only Spark's reader ignores the case of names"),
+    RequiredSetting("orc.tolerate.missing.schema", "true", "only Spark's reader rejects files with missing columns"),
+)
 _VECTORIZED = (
     "spark.sql.orc.enableVectorizedReader",
     "spark.sql.orc.enableNestedColumnVectorizedReader",
@@ -93,8 +104,7 @@ def _lists_null(predicate: exp.Expr | None) -> bool:
 
 def _refuse_use_selected(spark: SparkSession, request: ScanRequest) -> None:
     """Raise PushdownError for a setting that makes Spark's reader lose rows."""
-    hadoop = hadoop_configuration(spark)
-    if "true" in (str(hadoop.get(_USE_SELECTED)).lower(), request.source.options.get(_USE_SELECTED, "").lower()):
+    if str(reader_configuration(spark, request.source.options).get(_USE_SELECTED)).strip().lower() == "true":
         raise PushdownError(
             f"{_USE_SELECTED}=true makes Spark's ORC reader return no rows at all; take it out of the configuration, "
             "or give use_selected=True with reader='pushdown'",
@@ -134,10 +144,7 @@ def _check_settings(spark: SparkSession, request: ScanRequest) -> None:
     check_broken_files(spark, options)
     if setting(spark, "spark.sql.orc.impl", "native") != "native":
         raise UnsupportedError("spark.sql.orc.impl is not native")
-    hadoop = hadoop_configuration(spark)
-    for key in ("orc.force.positional.evolution", "orc.schema.evolution.case.sensitive", "orc.tolerate.missing.schema"):
-        if hadoop.get(key) is not None or key in options:
-            raise UnsupportedError(f"{key} is set, and only Spark's reader follows it")
+    check_hadoop_settings(spark, options, _HADOOP_SETTINGS)
 
 
 def has_times(data_type: t.DataType) -> bool:

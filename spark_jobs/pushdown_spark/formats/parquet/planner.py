@@ -32,7 +32,7 @@ from pushdown_spark.formats.parquet.file_parts import ParquetInput, parquet_inpu
 from pushdown_spark.formats.parquet.file_reader import ParquetQuery, ParquetScanTask, open_parquet
 from pushdown_spark.formats.readable_types import arrow_schema
 from pushdown_spark.relations.request import ScanRequest
-from pushdown_spark.runtime.spark_internals import hadoop_configuration
+from pushdown_spark.runtime.spark_internals import check_hadoop_settings
 from pushdown_spark.runtime.worker_startup import startup_cost
 from pushdown_spark.scan.plan import Choice
 
@@ -46,10 +46,10 @@ _SPARK_SETTINGS = (
     ),
     RequiredSetting("spark.sql.parquet.int96AsTimestamp", "true", "timestamps in 96 bits are read as bytes"),
 )
-_HADOOP_SETTINGS = {
-    "parquet.page.verify-checksum.enabled": "checksums of pages are to be verified",
-    "parquet.crypto.factory.class": "files may be encrypted",
-}
+_HADOOP_SETTINGS = (
+    RequiredSetting("parquet.page.verify-checksum.enabled", "false", "checksums of pages are to be verified"),
+    RequiredSetting("parquet.crypto.factory.class", "", "files may be encrypted"),
+)
 
 
 class ParquetPlan(ColumnarPlan[ParquetQuery]):
@@ -96,11 +96,7 @@ def _check_settings(spark: SparkSession, request: ScanRequest) -> None:
     options = request.source.options
     check_broken_files(spark, options)
     check_required(spark, _SPARK_SETTINGS)
-    hadoop = hadoop_configuration(spark)
-    for key, meaning in _HADOOP_SETTINGS.items():
-        value = options.get(key, spark.conf.get(key, None)) or hadoop.get(key)
-        if value is not None and str(value).lower() != "false":
-            raise UnsupportedError(f"{key} is set, so that {meaning}")
+    check_hadoop_settings(spark, options, _HADOOP_SETTINGS)
 
 
 def _query(spark: SparkSession, request: ScanRequest, combined_filter: ArrowFilter | None) -> ParquetQuery:

@@ -39,7 +39,7 @@ from pushdown_spark.formats.text.line_filter import LineSyntax
 from pushdown_spark.projection.nested_types import has_datetime, types_in
 from pushdown_spark.relations.request import ScanRequest
 from pushdown_spark.runtime.jvm_gateway import has_jvm, java_class
-from pushdown_spark.runtime.spark_internals import session_state
+from pushdown_spark.runtime.spark_internals import check_hadoop_settings
 
 _UTF8 = frozenset({"utf-8", "utf8"})
 _LISTING = frozenset(
@@ -81,11 +81,10 @@ _SETTINGS = (
         "spark.sql.json.enableExactStringParsing", "true", "numbers and objects in string columns are rewritten"
     ),
 )
-_HADOOP = {
-    "io.compression.codecs": "only Hadoop knows which files are compressed",
-    "mapreduce.input.linerecordreader.line.maxlength": "Hadoop skips longer lines",
-}
-"""Hadoop settings that must not be set."""
+_HADOOP = (
+    RequiredSetting("io.compression.codecs", "", "only Hadoop knows which files are compressed"),
+    RequiredSetting("mapreduce.input.linerecordreader.line.maxlength", "", "Hadoop skips longer lines"),
+)
 _DAY_SECONDS = 86_400
 _UTC = frozenset({"UTC", "ETC/UTC", "Z"})
 _NESTED = (ArrayType, MapType, StructType, VariantType)
@@ -120,7 +119,7 @@ def check_settings(spark: SparkSession, request: ScanRequest) -> None:
     check_meaning(spark, "" if predicate is None else predicate.sql)
     if has_jvm(spark):
         # With Spark Connect, only Spark's text source reads lines, and it follows Hadoop's settings itself.
-        _check_hadoop(spark)
+        check_hadoop_settings(spark, {}, _HADOOP)
     if rejects_old_dates(spark) and has_datetime(request.read_schema):
         raise UnsupportedError(
             "spark.sql.legacy.timeParserPolicy is EXCEPTION: every line must be parsed to find errors"
@@ -128,13 +127,6 @@ def check_settings(spark: SparkSession, request: ScanRequest) -> None:
     corrupt = setting(spark, "spark.sql.columnNameOfCorruptRecord", "_corrupt_record")
     if corrupt in request.schema.fieldNames():
         raise UnsupportedError(f"column {corrupt} keeps corrupt lines, so every line must be parsed")
-
-
-def _check_hadoop(spark: SparkSession) -> None:
-    hadoop = session_state(spark).newHadoopConf()
-    for key, effect in _HADOOP.items():
-        if hadoop.get(key):
-            raise UnsupportedError(f"{key} is {hadoop.get(key)}: {effect}")
 
 
 def check_text_options(

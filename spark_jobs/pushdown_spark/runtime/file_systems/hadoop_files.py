@@ -14,7 +14,7 @@ from pushdown_spark.runtime.file_systems.base_files import DRAFT, FileEntry, Fil
 from pushdown_spark.runtime.file_systems.file_paths import moves_directories
 from pushdown_spark.runtime.file_systems.local_files import LocalFiles
 from pushdown_spark.runtime.jvm_gateway import class_name, java_array, java_class, java_string
-from pushdown_spark.runtime.spark_internals import hadoop_configuration
+from pushdown_spark.runtime.spark_internals import reader_configuration
 
 if TYPE_CHECKING:
     from py4j.java_gateway import JavaClass, JavaObject
@@ -38,7 +38,7 @@ class HadoopFiles:
         self._moves_directories = moves_directories
         self._spark = spark
         self._path_class = java_class(spark, "org.apache.hadoop.fs.Path")
-        self._configuration = hadoop_configuration(spark)
+        self._configuration = reader_configuration(spark, {})
 
     @property
     def moves_directories(self) -> bool:
