@@ -359,9 +359,9 @@ class PushdownSubmitHook(ClusterDriverHook):
         return [self._installation.binary]
 
     def _mask_cmd(self, connection_cmd: str | list[str]) -> str:
-        """Return a command or line for the log. Values with names that suggest a credential are masked."""
+        """Return a command or line for the log. Values that may have a credential are masked, as by the provider."""
         words = connection_cmd if isinstance(connection_cmd, list) else connection_cmd.split(" ")
-        return " ".join(map(mask_setting, words))
+        return super()._mask_cmd(" ".join(map(mask_setting, words)))
 
     def _hide_secrets(self, command: list[str]) -> list[str]:
         """Move settings that look secret to a private properties file, which includes the user's properties file."""

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterable, Mapping
 
 from airflow_pushdown.spark_submit.spark_installation import SparkInstallation
-from pushdown_spark.secret_text import SECRET_NAME
+from pushdown_spark.secret_text import has_url_password, is_secret_name
 
-_URL_WITH_PASSWORD = re.compile(r"://[^/\s:@]*:[^/\s@]+@")
 _AIRFLOW_PREFIX = "AIRFLOW_"
-_LOCATION = re.compile(r"_(FILE|PATH|URI)$|^GOOGLE_APPLICATION_CREDENTIALS$")
-"""Names of variables that say where a credential is. Roles of pods and containers need them, as in EKS and ECS."""
 
 
 def child_environment(
@@ -43,7 +39,7 @@ def child_environment(
 
 def _is_private(name: str, value: str, secrets: tuple[str, ...]) -> bool:
     """Return whether an environment variable must not be passed to the job."""
-    names_secret = SECRET_NAME.search(name) and not _LOCATION.search(name)
-    if name.startswith(_AIRFLOW_PREFIX) or names_secret or _URL_WITH_PASSWORD.search(value):
+    # Roles of pods and containers need the locations of credentials, as in EKS and ECS.
+    if name.startswith(_AIRFLOW_PREFIX) or is_secret_name(name) or has_url_password(value):
         return True
     return any(secret in value for secret in secrets)

@@ -6,40 +6,48 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from pushdown_spark.secret_text import SECRET_NAME
+from pushdown_spark.secret_text import has_url_password, is_secret_setting
 
-_ASSIGNMENT = re.compile(r"^(?P<key>[^=\s]+)=")
+_ASSIGNMENT = re.compile(r"(?P<key>[^=\s]+)=(?P<value>.*)", re.DOTALL)
 _PROPERTIES_FILE = "--properties-file"
+_REPOSITORIES = "--repositories"
 
 
 def mask_setting(word: str) -> str:
-    """Return `key=value` with a masked value if the key suggests a credential, another word unchanged.
+    """Return `key=value` with a masked value if it may have a credential, another word unchanged.
 
     >>> mask_setting("spark.my.password=hush"), mask_setting("spark.ui.port=1"), mask_setting("--conf")
     ('spark.my.password=***', 'spark.ui.port=1', '--conf')
     >>> mask_setting("spark.hadoop.fs.azure.account.key.lake.dfs.core.windows.net=hush")
     'spark.hadoop.fs.azure.account.key.lake.dfs.core.windows.net=***'
     """
-    match = _ASSIGNMENT.match(word)
-    return f"{match['key']}=***" if match and SECRET_NAME.search(match["key"]) else word
+    match = _ASSIGNMENT.fullmatch(word)
+    if match:
+        return f"{match['key']}=***" if is_secret_setting(match["key"], match["value"]) else word
+    return "***" if has_url_password(word) else word
 
 
 def separate_secrets(command: Sequence[str]) -> tuple[list[str], dict[str, str]]:
-    """Return a command without the settings that look secret, and these settings.
+    """Return a command without the settings that may have credentials, and these settings.
 
     >>> separate_secrets(["spark-submit", "--conf", "a.token=x", "--conf", "b=1", "job.py"])
     (['spark-submit', '--conf', 'b=1', 'job.py'], {'a.token': 'x'})
+    >>> separate_secrets(["spark-submit", "--repositories", "https://me:hush@nexus/maven", "job.py"])
+    (['spark-submit', 'job.py'], {'spark.jars.repositories': 'https://me:hush@nexus/maven'})
     """
     hidden: dict[str, str] = {}
     shown: list[str] = []
     arguments = iter(command)
     for argument in arguments:
-        value = next(arguments, "") if argument == "--conf" else ""
-        key, _, text = value.partition("=")
-        if key and SECRET_NAME.search(key):
-            hidden[key] = text
+        if argument not in ("--conf", _REPOSITORIES):
+            shown.append(argument)
+            continue
+        setting = next(arguments, "")
+        key, _, value = (f"spark.jars.repositories={setting}" if argument == _REPOSITORIES else setting).partition("=")
+        if is_secret_setting(key, value):
+            hidden[key] = value
         else:
-            shown += [argument, value] if argument == "--conf" else [argument]
+            shown += [argument, setting]
     return shown, hidden
 
 

@@ -40,7 +40,7 @@ from pushdown_spark.errors import BadSpecError
 from pushdown_spark.runtime.error_classification import classify
 from pushdown_spark.runtime.jvm_gateway import has_jvm, java_class, start_jvm
 from pushdown_spark.runtime.spark_internals import hadoop_configuration, java_context, stop_spark
-from pushdown_spark.secret_text import SECRET_NAME, redact
+from pushdown_spark.secret_text import is_secret_name, redact
 
 if TYPE_CHECKING:
     from pushdown_spark.query_run import QueryRun
@@ -337,7 +337,7 @@ def error_of_scans(scans: Collection[str], reports: Mapping[str, ScanReport]) ->
 
 def _without_secrets(error: JobError, secrets: SecretValues) -> JobError:
     """Return an error without credentials, which a library may have put into a message."""
-    values = [*secrets.passwords, *(value for key, value in secrets.hadoop.items() if SECRET_NAME.search(key))]
+    values = [*secrets.passwords, *(value for key, value in secrets.hadoop.items() if is_secret_name(key))]
     traceback = None if error.traceback is None else redact(error.traceback, values)
     return error.model_copy(update={"message": redact(error.message, values), "traceback": traceback})
 

@@ -6,11 +6,45 @@ import re
 from collections.abc import Iterable
 from urllib.parse import quote
 
-SECRET_NAME = re.compile(
-    r"secret|passw(or)?d|token|credential|access[._-]?key|account[._-]?key\b|api[._-]?key|private[._-]?key",
+_SECRET_NAME = re.compile(
+    r"secret|passw(or)?d|token(?!iz)|credential|access[._-]?key|account[._-]?key\b|api[._-]?key|private[._-]?key",
     re.IGNORECASE,
 )
-"""Names of settings and variables that suggest a credential. Spark redacts similar names."""
+_LOCATION_NAME = re.compile(
+    r"(file|path|[._-](uri|provider|type|class|enabled))$|^GOOGLE_APPLICATION_CREDENTIALS$", re.IGNORECASE
+)
+"""Names that say where a credential is, or what provides it."""
+_URL_WITH_PASSWORD = re.compile(r"://[^/\s:@]*:[^/\s@]+@")
+_JAVA_PROPERTY = re.compile(r"-D\S*?(secret|passw|token)[^\s=]*=", re.IGNORECASE)
+
+
+def is_secret_name(name: str) -> bool:
+    """Return whether the name of a setting or variable suggests that its value is a credential.
+
+    Spark redacts similar names.
+
+    >>> is_secret_name("fs.s3a.secret.key"), is_secret_name("hadoop.security.credential.provider.path")
+    (True, False)
+    """
+    return _SECRET_NAME.search(name) is not None and _LOCATION_NAME.search(name) is None
+
+
+def has_url_password(value: str) -> bool:
+    """Return whether a value has a URL with a password.
+
+    >>> has_url_password("https://me:hush@nexus/maven"), has_url_password("https://nexus:8081/maven")
+    (True, False)
+    """
+    return _URL_WITH_PASSWORD.search(value) is not None
+
+
+def is_secret_setting(name: str, value: str) -> bool:
+    """Return whether a setting may be a credential by its name, or may have one in its value.
+
+    >>> is_secret_setting("spark.driver.extraJavaOptions", "-Djavax.net.ssl.keyStorePassword=hush")
+    True
+    """
+    return is_secret_name(name) or has_url_password(value) or _JAVA_PROPERTY.search(value) is not None
 
 
 def redact(text: str, secrets: Iterable[str]) -> str:

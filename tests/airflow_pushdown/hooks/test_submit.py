@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -153,6 +154,38 @@ def test_values_of_secret_names_are_masked_in_the_log(make_hook: MakeHook) -> No
     hook = make_hook()
     assert hook._mask_cmd(["--conf", "spark.my.token=abc", "spark.x=y"]) == "--conf spark.my.token=*** spark.x=y"
     assert hook._mask_cmd("set fs.s3a.access.key=abc and a=b") == "set fs.s3a.access.key=*** and a=b"
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"conf": {"spark.executor.extraJavaOptions": "-Xss4m -Djavax.net.ssl.keyStorePassword=hushhush -Da=b"}},
+        {"conf": {"spark.jars.repositories": "https://me:hushhush@nexus/maven"}},
+        {"repositories": "https://me:hushhush@nexus/maven"},
+    ],
+)
+def test_credentials_in_values_are_hidden(make_hook: MakeHook, parameters: dict[str, Any]) -> None:
+    hook = make_hook(**parameters)
+    words = command(hook)
+    assert "hushhush" not in " ".join(words)
+    assert "hushhush" in Path(words[words.index("--properties-file") + 1]).read_text()
+    assert "hushhush" not in hook._mask_cmd([word for text in parameters.values() for word in _words(text)])
+
+
+def _words(value: str | dict[str, str]) -> list[str]:
+    return [value] if isinstance(value, str) else [f"{key}={text}" for key, text in value.items()]
+
+
+def test_a_standalone_cluster_gets_the_provider_of_credentials_and_no_credential(
+    make_hook: MakeHook, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_STANDALONE", '{"conn_type": "spark", "host": "spark://master", "port": 7077}')
+    parameters = {"conn_id": "standalone", "deploy_mode": "cluster", "exchange_dir": tmp_path}
+    key = "spark.hadoop.hadoop.security.credential.provider.path"
+    hook = make_hook(**parameters, conf={key: "jceks://file/keys.jceks"})
+    assert f"{key}=jceks://file/keys.jceks" in command(hook)
+    with pytest.raises(ConfigError, match="a standalone cluster starts the driver with all settings"):
+        command(make_hook(**parameters, conf={"spark.hadoop.fs.s3a.secret.key": "hushhush"}))
 
 
 @pytest.mark.parametrize(
