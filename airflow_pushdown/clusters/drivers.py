@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _TIMEOUT = (5, 30)
 """Seconds for the connection and for the response."""
 _SHORT_TIMEOUT = (3, 5)
-"""The same for a list of drivers, which a killed task needs: Airflow sends SIGKILL 5 seconds after SIGTERM."""
+"""The same for what a killed task asks: Airflow sends SIGKILL 5 seconds after SIGTERM."""
 _PATIENCE_SECONDS = 300.0
 """Seconds without a response of the cluster manager, for example during its restart, after which a task fails."""
 _POLL_SECONDS = 0.2
@@ -116,7 +116,7 @@ class StandaloneDrivers:
 
     def kill(self, driver_id: str) -> None:
         """Ask the master to end a driver."""
-        self._request("POST", "kill", driver_id)
+        self._request("POST", "kill", driver_id, _SHORT_TIMEOUT)
 
     def find(self, tag: str, *, are_active: bool) -> list[str]:
         """Return nothing, because drivers of a standalone cluster have no tags."""
@@ -126,12 +126,16 @@ class StandaloneDrivers:
         """Return the addresses."""
         return {"addresses": self._addresses}
 
-    def _request(self, method: str, action: str, driver_id: str) -> Mapping[str, object]:
+    def _request(
+        self, method: str, action: str, driver_id: str, timeout: tuple[float, float] = _TIMEOUT
+    ) -> Mapping[str, object]:
         """Return the response of the active master."""
         problem = "there is no address of a Spark master"
         for address in self._addresses:
             try:
-                response = _call(method, f"{address}/v1/submissions/{action}/{quote(driver_id, safe='')}")
+                response = _call(
+                    method, f"{address}/v1/submissions/{action}/{quote(driver_id, safe='')}", timeout=timeout
+                )
             except ClusterUnreachableError as error:
                 problem = str(error)
                 continue
@@ -178,7 +182,9 @@ class YarnDrivers:
 
     def kill(self, driver_id: str) -> None:
         """Ask the ResourceManager to end an application."""
-        self._request("PUT", f"apps/{quote(driver_id, safe='')}/state", "state", body={"state": "KILLED"})
+        self._request(
+            "PUT", f"apps/{quote(driver_id, safe='')}/state", "state", body={"state": "KILLED"}, timeout=_SHORT_TIMEOUT
+        )
 
     def find(self, tag: str, *, are_active: bool) -> list[str]:
         """Return the ids of the applications with a tag, the newest first."""
@@ -268,11 +274,11 @@ class KubernetesDrivers:
     def kill(self, driver_id: str) -> None:
         """Delete a driver pod, which also deletes its executors."""
         namespace, _, name = driver_id.partition(":")
-        self._request(lambda client: client.delete_namespaced_pod(name, namespace, _request_timeout=_TIMEOUT))
+        self._request(lambda client: client.delete_namespaced_pod(name, namespace, _request_timeout=_SHORT_TIMEOUT))
 
     def find(self, tag: str, *, are_active: bool) -> list[str]:
         """Return the ids of the driver pods with the tag of a run as their label, the newest first."""
-        selector = {"label_selector": f"{RUN_LABEL}={tag}", "_request_timeout": _TIMEOUT}
+        selector = {"label_selector": f"{RUN_LABEL}={tag}", "_request_timeout": _SHORT_TIMEOUT}
         response: Any = self._request(lambda client: client.list_namespaced_pod(self._namespace, **selector))
         if response is None:
             raise ClusterUnreachableError("Kubernetes: 404, not the response to a list of pods")
