@@ -10,11 +10,11 @@ def get_provider_info() -> dict[str, object]:
     return {
         "package-name": "airflow-pushdown",
         "name": "Pushdown",
-        "description": "Spark jobs that read less: filters, columns and limits reach the files before a row is built.",
+        "description": "Spark jobs that skip data that cannot match before Spark parses it.",
         "integrations": [
             {
                 "integration-name": _INTEGRATION,
-                "external-doc-url": "https://spark.apache.org/docs/latest/submitting-applications.html",
+                "external-doc-url": "https://pypi.org/project/airflow-pushdown/",
                 "tags": ["software"],
             }
         ],

@@ -13,6 +13,8 @@ from e2e import ROOT
 DOCS = ROOT / "docs"
 BLOCK = re.compile(r'^ *```(\w*)(?: title="([^"]*)")?\n(.*?)^ *```$', re.MULTILINE | re.DOTALL)
 """A code block: its language, its title and its content."""
+_WEB_SERVER = "Web server"
+"""The title of a command that runs until it is stopped."""
 DATA = "/data"
 """The directory of the data in examples."""
 FIRST_DATA = "/tmp/pushdown"  # noqa: S108 - a directory that a new user can create
@@ -131,14 +133,17 @@ def failing_dag(dag_id: str, inputs: Sequence[WrongInput], data: Path) -> str:
 def first_steps() -> tuple[list[str], dict[str, str]]:
     """Return the commands of a new user from the installation to the first report, and the DAG files by their names."""
     steps = [*all_blocks(DOCS / "install.md"), *all_blocks(DOCS / "get-started.md", before="## A five-minute tour")]
-    commands = [command for block in steps if block.language == "console" for command in block.commands]
+    shells = [block for block in steps if block.language == "console" and block.title != _WEB_SERVER]
+    commands = [command for block in shells for command in block.commands]
     return commands, {block.title: block.code for block in steps if block.is_file}
 
 
 def cluster_steps() -> tuple[list[str], str]:
     """Return the commands that prepare a cluster, and the arguments of the task that sends its environment."""
     steps = [*all_blocks(DOCS / "deployment.md"), *all_blocks(DOCS / "task-start.md")]
-    commands = [command for block in steps if block.title == "Cluster" for command in block.commands]
+    commands = [
+        command for block in steps if block.title in ("Cluster", "Airflow worker") for command in block.commands
+    ]
     (task,) = (block.code for block in steps if block.language == "python" and "archives=" in block.code)
     return commands, task.partition("...,\n")[2].rpartition(")")[0]
 

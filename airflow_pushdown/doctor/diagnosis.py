@@ -89,7 +89,8 @@ def _installation(hook: SparkConnectionHook, settings: Settings) -> Iterator[Fin
         yield note("Spark Python", "the driver runs on the cluster, so its Python is not checked here")
     else:
         yield from spark_python(installation, spark_settings, environment)
-    yield class_archives(installation, settings.class_archives or os.environ.get(DIRECTORY_VARIABLE), environment)
+    if not hook.is_cluster:
+        yield class_archives(installation, settings.class_archives or os.environ.get(DIRECTORY_VARIABLE), environment)
     yield from optional_jars(installation, spark_settings)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from airflow_pushdown.connections.credentials import OBJECT_STORE_TYPES, airflow_connection, object_store_secrets
 from airflow_pushdown.connections.database_connections import database_connection
 from airflow_pushdown.connections.hdfs_connections import HDFS_TYPES, USER_VARIABLE, NameNode
-from airflow_pushdown.doctor.findings import Finding, failure, ok
+from airflow_pushdown.doctor.findings import Finding, failure, note, ok
 from airflow_pushdown.exceptions import PushdownTaskError
 from airflow_pushdown.hooks.connection import SparkConnectionHook
 
@@ -37,6 +37,8 @@ def spark_master(hook: SparkConnectionHook, conn_id: str) -> Iterator[Finding]:
             yield _reachable("REST server", f"port {hook.rest_port} of the master", servers, advice)
     elif hook.master.startswith("yarn") and not {"HADOOP_CONF_DIR", "YARN_CONF_DIR"} & os.environ.keys():
         yield failure("master", "yarn needs HADOOP_CONF_DIR or YARN_CONF_DIR on the worker; set one of them")
+    elif not hook.master.startswith("local"):
+        yield note("master", f"{hook.master} was not contacted")
 
 
 def _reachable(subject: str, name: str, addresses: Sequence[tuple[str, int]], advice: str) -> Finding:
@@ -54,10 +56,10 @@ def source_connection(conn_id: str) -> Finding:
         connection = airflow_connection("source_conn_id", conn_id)
         if connection.conn_type in OBJECT_STORE_TYPES:
             object_store_secrets(connection)
-            return ok(subject, f"{conn_id}: object store")
+            return ok(subject, f"{conn_id}: the fields are valid; the store was not contacted")
         if connection.conn_type in HDFS_TYPES:
             node = NameNode.of(connection, {USER_VARIABLE: connection.login})
-            return ok(subject, f"{conn_id}: HDFS at {node.authority}")
+            return ok(subject, f"{conn_id}: HDFS at {node.authority}; the name node was not contacted")
         database = database_connection(connection)
     except PushdownTaskError as error:
         return failure(subject, str(error))

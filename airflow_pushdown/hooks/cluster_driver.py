@@ -29,7 +29,7 @@ class Submission:
     """The job to submit, its credentials, and the operator's parameters of the same names."""
 
     spec: JobSpec
-    secrets: SecretValues = field(default_factory=SecretValues)
+    secrets: SecretValues = field(default_factory=SecretValues, repr=False)
     spark_home: str | None = None
     spark_python: str | None = None
     exchange_dir: str | None = None

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from airflow_pushdown.assets import as_list
 from airflow_pushdown.connections.credentials import airflow_connection
 from airflow_pushdown.connections.database_connections import database_connection
+from airflow_pushdown.exceptions import config_error
 from airflow_pushdown.operators.values import naming_parameters
 from pushdown_spark.contract import (
     AnySourceSpec,
@@ -31,6 +32,13 @@ def declared_source(parameter: str, given: Mapping[str, object]) -> AnySourceSpe
     Raises `ConfigError` with the name of the invalid field after `parameter`.
     """
     fields = {field: value for field, value in given.items() if field != _CONNECTION}
+    if "path" in fields and _CONNECTION in given:
+        raise config_error(
+            f"{parameter}.{_CONNECTION}: in a source, it names a database, but this source has a path; for the "
+            "credentials of an object store, set source_conn_id of the operator"
+        )
+    if "path" in fields and "table" in fields:
+        raise config_error(f"{parameter}: give either path or table")
     if _CONNECTION in given:
         names = {field: f"{parameter}.{field}" for field in (*RemoteSourceSpec.model_fields, *fields)}
         with naming_parameters({"": parameter, **names}):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
 from airflow_pushdown.exceptions import config_error
 from airflow_pushdown.operators.values import naming_parameters, sequence_as_list
-from pushdown_spark.contract import AnyOutputSpec, CatalogOutputSpec, OutputSpec, TableOutputSpec
+from pushdown_spark.contract import AnyOutputSpec, CatalogOutputSpec, OutputMode, OutputSpec, TableOutputSpec
 
 TABLES_ONLY = ("output_conn_id", "replace_where", "merge_keys")
 FILES_ONLY = ("output_options", "partition_by")
@@ -48,6 +49,8 @@ def output_spec(given: OutputParameters, prefix: str = "") -> AnyOutputSpec | No
     spec_fields = (*OutputSpec.model_fields, *TableOutputSpec.model_fields, *CatalogOutputSpec.model_fields)
     parameters = {field: prefix + names.get(field, field) for field in spec_fields}
     checks = given.checks or {}
+    if not isinstance(checks, Mapping):
+        raise config_error(f"{prefix}checks: must be a dict such as {{'min_rows': 1}} (got {checks!r})")
     rows = {"replace_where": given.replace_where, "merge_keys": sequence_as_list(given.merge_keys) or ()}
     with naming_parameters({"": prefix.removesuffix("."), **parameters}):
         if given.output_conn_id is not None:
@@ -66,7 +69,7 @@ def output_spec(given: OutputParameters, prefix: str = "") -> AnyOutputSpec | No
         if given.output is not None:
             return OutputSpec.model_validate({"path": given.output, **layout})
     if checks:
-        raise config_error(f"{prefix}checks: they need an output; give output or output_table as well")
+        raise config_error(f"{prefix}checks: they apply to written rows; set output or output_table as well")
     return None
 
 
@@ -75,7 +78,11 @@ def _refuse_mixed_outputs(given: OutputParameters, prefix: str) -> None:
     if given.output_table is None:
         for name in TABLES_ONLY:
             if getattr(given, name):
-                raise config_error(f"{prefix}{name}: it is for tables; give output_table as well, or remove it")
+                raise config_error(f"{prefix}{name}: only tables have it; set output_table as well, or remove it")
+        if given.output and given.output_mode == OutputMode.MERGE:
+            raise config_error(
+                f"{prefix}output_mode: files cannot be merged; set output_table, or use overwrite_partitions"
+            )
         return
     if given.output:
         raise config_error(f"{prefix}output: it is for files; give either output or output_table")

@@ -21,7 +21,10 @@ JARS_KEY = "spark.jars"
 CLASS_PATH_KEY = "spark.driver.extraClassPath"
 _PROPERTIES_FILE = "--properties-file"
 _LOAD_DEFAULTS = "--load-spark-defaults"
-_PROPERTY = re.compile(r"^\s*(?P<key>[^\s#!=:]+)\s*[\s=:]\s*(?P<value>.*?)\s*$", re.MULTILINE)
+_PROPERTY = re.compile(
+    r"^[ \t]*(?P<key>[^\s#!=:][^\s=:]*)(?:[ \t]*[=:]|[ \t])?[ \t]*(?P<value>.*?)[ \t\r]*$", re.MULTILINE
+)
+"""A line of a properties file. Java reads an entry without a value as an empty one."""
 
 
 def submit_settings(

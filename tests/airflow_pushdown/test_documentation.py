@@ -35,10 +35,12 @@ TESTED_ELSEWHERE = ("get-started.md", "install.md")
 SPARK, AIRFLOW = "Spark environment", "Airflow environment"
 """Titles of blocks whose commands run in these tests."""
 NOT_RUN = {
+    "Airflow worker": "needs the paths of a cluster; `make release-check` packs an environment",
     "Any shell": "tests/e2e/test_wheels.py installs the packages, without a registry",
     "Benchmarks": "a measurement takes minutes",
     "Cluster": "needs the paths of a cluster; `make release-check` packs an environment",
     "Docker": "needs Docker",
+    "Web server": "runs until it is stopped",
 }
 
 

@@ -88,7 +88,7 @@ class SecretValues(Message):
     runs the job. Without it, the job starts Spark.
     """
 
-    hadoop: dict[str, str] = Field(default_factory=dict)
+    hadoop: Annotated[dict[str, str], Field(repr=False)] = Field(default_factory=dict)
     remote: dict[str, RemoteConnection] = Field(default_factory=dict)
     output: RemoteConnection | None = None
     outputs: dict[str, RemoteConnection] = Field(default_factory=dict)

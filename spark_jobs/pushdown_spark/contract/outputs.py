@@ -86,6 +86,12 @@ class OutputChecks(Message):
             return given
         return tuple((key,) if isinstance(key, str) else key for key in given)
 
+    @model_validator(mode="after")
+    def _check_range(self) -> Self:
+        if self.min_rows is not None and self.max_rows is not None and self.min_rows > self.max_rows:
+            raise ValueError(f"min_rows {self.min_rows} is larger than max_rows {self.max_rows}")
+        return self
+
     def __bool__(self) -> bool:
         """Return whether there is a condition to check."""
         return self != OutputChecks()
@@ -121,8 +127,7 @@ class OutputSpec(Message):
         return _known_format(
             given,
             OutputFormat,
-            f"only plain files can be written without a risk to existing data: {', '.join(OutputFormat)}; "
-            "use output_table for tables, also of Delta and Iceberg",
+            f"must be one of {', '.join(OutputFormat)}; for tables, also of Delta and Iceberg, set output_table",
         )
 
 
@@ -141,9 +146,13 @@ class TableRowsSpec(Message):
     """Conditions on the rows."""
 
     @model_validator(mode="after")
-    def _check_merge_keys(self) -> Self:
-        if (self.mode is OutputMode.MERGE) != bool(self.merge_keys):
-            raise ValueError("merge_keys: give the columns of the key with mode merge, and with no other mode")
+    def _check_mode(self) -> Self:
+        if self.mode is OutputMode.MERGE and not self.merge_keys:
+            raise ValueError("merge_keys: mode merge needs the columns that identify a row")
+        if self.merge_keys and self.mode is not OutputMode.MERGE:
+            raise ValueError("merge_keys: only mode merge uses them; remove them, or choose mode merge")
+        if self.replace_where is not None and self.mode is not OutputMode.OVERWRITE_PARTITIONS:
+            raise ValueError("replace_where: only mode overwrite_partitions uses it; remove it, or choose that mode")
         return self
 
 
@@ -155,11 +164,8 @@ class TableOutputSpec(TableRowsSpec):
 
     @model_validator(mode="after")
     def _check_replace_where(self) -> Self:
-        if (self.mode is OutputMode.OVERWRITE_PARTITIONS) != (self.replace_where is not None):
-            raise ValueError(
-                "replace_where: give it with mode overwrite_partitions, which replaces the rows for which it is true, "
-                "and with no other mode"
-            )
+        if self.mode is OutputMode.OVERWRITE_PARTITIONS and self.replace_where is None:
+            raise ValueError("replace_where: mode overwrite_partitions needs the predicate of the rows to replace")
         return self
 
 
@@ -176,9 +182,7 @@ class CatalogOutputSpec(TableRowsSpec):
     """Partition columns of a new table. An existing table must have the same."""
 
     @model_validator(mode="after")
-    def _check_mode_and_options(self) -> Self:
-        if self.replace_where is not None and self.mode is not OutputMode.OVERWRITE_PARTITIONS:
-            raise ValueError("replace_where: give it with mode overwrite_partitions only")
+    def _check_options(self) -> Self:
         if "path" in map(str.lower, self.options):
             raise ValueError("options: the directory of a new table is that of its database; leave out the path")
         return self

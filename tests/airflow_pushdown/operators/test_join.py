@@ -95,7 +95,7 @@ def test_a_table_of_the_catalog_may_be_among_the_sources() -> None:
     ("parameters", "message"),
     [
         ({"sources": {"o": {"table": "t", "schema": "a int"}}}, "sources.o.schema: "),
-        ({"sources": {"o": {"table": "t", "path": "/x", "format": "csv"}}}, "sources.o.table: "),
+        ({"sources": {"o": {"table": "t", "path": "/x", "format": "csv"}}}, "sources.o: give either path or table"),
         ({"sources": {}}, "sources: declare at least one"),
         ({"sources": ["/x"]}, "sources: "),
         ({"sources": {"o": {"path": "/x", "format": "xls"}}}, "sources.o.format: "),

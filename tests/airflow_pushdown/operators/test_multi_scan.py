@@ -127,10 +127,13 @@ def test_scans_have_the_interval_of_the_run() -> None:
         ({"orders": {"path": "/in", "format": "jsn"}}, "scans.orders.format: "),
         ({"orders": {"path": "/in", "format": "json", "wher": "a = 1"}}, "scans.orders.wher: unknown parameter"),
         ({"orders": {"path": "/in", "format": "json", "limit": -1}}, "scans.orders.limit: "),
-        ({"orders": {"path": "/in", "format": "json", "checks": {"min_rows": 1}}}, "scans.orders.checks: they need"),
+        (
+            {"orders": {"path": "/in", "format": "json", "checks": {"min_rows": 1}}},
+            "scans.orders.checks: they apply to written rows",
+        ),
         (
             {"orders": {"path": "/in", "format": "json", "output": "/o", "output_mode": "merge"}},
-            "scans.orders: mode: files cannot be merged",
+            "scans.orders.output_mode: files cannot be merged",
         ),
         (
             {"orders": {"path": "/in", "format": "json", "output_table": "t", "output": "/o"}},

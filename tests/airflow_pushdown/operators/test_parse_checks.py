@@ -25,7 +25,7 @@ FLIGHTS = {"path": "/data/{{ ds }}", "format": "json"}
 @pytest.mark.parametrize(
     ("operator", "parameters", "message"),
     [
-        (PushdownScanOperator, {**FILES, "checks": {"min_rows": 1}}, "checks: they need an output"),
+        (PushdownScanOperator, {**FILES, "checks": {"min_rows": 1}}, "checks: they apply to written rows"),
         (PushdownScanOperator, {**FILES, "limit": -1}, "limit: Input should be greater than or equal to 0 (got -1)"),
         (PushdownScanOperator, {**FILES, "reader": "fast", "limit": "{{ params.n }}"}, "reader: Input should be "),
         (

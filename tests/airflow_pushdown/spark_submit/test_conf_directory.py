@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from airflow_pushdown.spark_submit.conf_directory import unmovable_file, without_directory
+from airflow_pushdown.spark_submit.conf_directory import submit_settings, unmovable_file, without_directory
+from airflow_pushdown.spark_submit.spark_installation import SparkInstallation
 
 PRINT = """
 from pyspark import SparkConf, SparkContext
@@ -30,6 +31,14 @@ def test_only_defaults_and_templates_may_leave_the_class_path(home: Path) -> Non
     assert unmovable_file(home, {}) is None
     (home / "conf" / "spark-env.sh").write_text("")
     assert unmovable_file(home, {}) == home / "conf" / "spark-env.sh"
+
+
+def test_settings_are_those_that_java_reads(home: Path) -> None:
+    text = "# a comment\n! another\n\nspark.empty\nspark.a 1\n spark.b = x=y \r\nspark.c:z\nspark.d\t 2 3\n"
+    (home / "conf" / "spark-defaults.conf").write_text(text)
+    expected = {"spark.empty": "", "spark.a": "1", "spark.b": "x=y", "spark.c": "z", "spark.d": "2 3"}
+    installation = SparkInstallation(str(home / "bin" / "spark-submit"), python=None, home=str(home))
+    assert submit_settings(installation, {}) == expected
 
 
 @pytest.mark.parametrize("variable", ["SPARK_CONF_DIR", "HADOOP_CONF_DIR", "YARN_CONF_DIR"])

@@ -9,6 +9,8 @@ from databases import Server, wait_until
 from pyspark.sql import SparkSession
 from remote_scans import KINDS, MYSQLS, Connection, count, numbers, quote_of, rows_of, scanner
 
+from pushdown_spark.errors import BadSpecError
+
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_key_ranges_return_every_row_once(kind: str, fill: Callable[..., Connection], spark: SparkSession) -> None:
@@ -54,6 +56,18 @@ def test_key_ranges_follow_postgresqls_histogram(postgresql_server: Server, spar
     assert sum(sizes) == 1000
     assert max(sizes) < 300
     assert any("histogram" in note for note in result.report()["source"].notes)
+
+
+def test_a_key_that_is_not_finite_needs_bounds(postgresql_server: Server, spark: SparkSession) -> None:
+    postgresql_server.execute(
+        "DROP TABLE IF EXISTS odd_keys",
+        "CREATE TABLE odd_keys AS SELECT k::float8 FROM unnest(ARRAY['-Infinity', '1', '2', '3', 'NaN']) k",
+    )
+    cut = {"table": "odd_keys", "partition_column": "k", "num_partitions": 3}
+    with pytest.raises(BadSpecError, match=r"partition_column: '-inf' is a value of k.*set lower_bound and"):
+        scanner(spark, postgresql_server.connection(), **cut)().run(rows_of)
+    result = scanner(spark, postgresql_server.connection(), **cut, lower_bound=1, upper_bound=3)()
+    assert sorted(str(row["k"]) for row in rows_of(result)) == ["-inf", "1.0", "2.0", "3.0", "nan"]
 
 
 def test_a_table_with_children_is_split_by_their_values_too(postgresql_server: Server, spark: SparkSession) -> None:

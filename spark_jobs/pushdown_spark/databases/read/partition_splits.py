@@ -170,15 +170,15 @@ def _key_number(text: str, column: RemoteColumn, parameter: str) -> Decimal:
     try:
         if isinstance(column.spark_type, t.DateType):
             return Decimal(date.fromisoformat(text).toordinal())
-        if isinstance(column.spark_type, t.NumericType):
-            return Decimal(text)
+        if isinstance(column.spark_type, t.NumericType) and (number := Decimal(text)).is_finite():
+            return number
     except (ValueError, InvalidOperation):
         raise BadSpecError(
             f"{parameter}: {text!r} is not a value of {column.name}; give a value of its type {column.remote_type}"
         ) from None
     raise BadSpecError(
-        f"partition_column: {column.name} is {column.remote_type}; ranges need a number or a date, or PostgreSQL's "
-        "histogram of the column (ANALYZE the table)"
+        f"{parameter}: {text!r} is a value of {column.name}, which is {column.remote_type}; ranges need finite numbers "
+        "or dates: set lower_bound and upper_bound, or ANALYZE the table for PostgreSQL's histogram of the column"
     )
 
 

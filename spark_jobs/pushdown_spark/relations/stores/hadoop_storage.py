@@ -82,12 +82,13 @@ class HadoopStorage(Storage):
         """
         hadoop_path = self._path_class(path if "://" in path else f"file:{path}")
         try:
-            stream = hadoop_path.getFileSystem(self._configuration).open(hadoop_path)
+            file_system = hadoop_path.getFileSystem(self._configuration)
             if InputFile(path, path, 0).compression is None:
                 codec = self._codecs.getCodec(hadoop_path)
                 if codec is None:
                     raise UnsupportedError(f"{hadoop_path} may have a compression that only Spark supports")
-                return HadoopFile(codec.createInputStream(stream))
+                return HadoopFile(codec.createInputStream(file_system.open(hadoop_path)))
+            stream = file_system.open(hadoop_path)
             stream.seek(start)
         except Py4JJavaError as problem:
             error = FileNotFoundError if "FileNotFound" in str(problem.java_exception.getClass()) else OSError

@@ -752,10 +752,10 @@ def test_tables_and_columns_with_quotes_in_their_names_are_written_without_rows(
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        ({"mode": "overwrite_partitions"}, "replace_where: give it with mode overwrite_partitions"),
-        ({"mode": "append", "replace_where": "id = 1"}, "replace_where: give it with mode overwrite_partitions"),
-        ({"mode": "merge"}, "merge_keys: give the columns of the key with mode merge"),
-        ({"merge_keys": ["id"]}, "merge_keys: give the columns of the key with mode merge"),
+        ({"mode": "overwrite_partitions"}, "replace_where: mode overwrite_partitions needs the predicate"),
+        ({"mode": "append", "replace_where": "id = 1"}, "replace_where: only mode overwrite_partitions uses it"),
+        ({"mode": "merge"}, "merge_keys: mode merge needs the columns"),
+        ({"merge_keys": ["id"]}, "merge_keys: only mode merge uses them"),
     ],
 )
 def test_a_spec_without_what_its_mode_needs_is_rejected(spec: dict[str, object], message: str) -> None:

@@ -18,5 +18,5 @@ def test_file_formats_are_recognized_in_any_case(name: str) -> None:
 )
 @pytest.mark.parametrize("mode", ["append", "overwrite"])
 def test_other_formats_raise(name: object, mode: str) -> None:
-    with pytest.raises(ValidationError, match="only plain files can be written without a risk to existing data"):
+    with pytest.raises(ValidationError, match="must be one of parquet, orc, avro, json, csv, text, xml"):
         OutputSpec.model_validate({"path": "/out", "format": name, "mode": mode})
