@@ -61,8 +61,6 @@ class Parameter:
     """The Spark keys that the parameter replaces and never sets."""
     required: bool = False
     templated: bool = True
-    secret: bool = False
-    """Whether it refers to credentials."""
     attribute: str = ""
     """The operator's attribute if it cannot have the parameter's name."""
     renderer: str | None = None
@@ -91,7 +89,7 @@ class Parameter:
 
 
 PARAMETERS: tuple[Parameter, ...] = (
-    Parameter("source_conn_id", "str", None, operators=(REMOTE,), required=True, secret=True),
+    Parameter("source_conn_id", "str", None, operators=(REMOTE,), required=True),
     Parameter("sources", "dict[str, dict[str, object]]", None, operators=(JOIN,), required=True, renderer="json"),
     Parameter("scans", "dict[str, dict[str, object]]", None, operators=(MULTI_SCAN,), required=True, renderer="json"),
     Parameter("query", "str", None, operators=(JOIN,), required=True, renderer="sql"),
@@ -152,7 +150,7 @@ PARAMETERS: tuple[Parameter, ...] = (
     Parameter("wide_numbers", "str", default_of(RemoteSourceSpec, "wide_numbers"), operators=(REMOTE,)),
     Parameter("zero_dates_as_null", "bool", default_of(RemoteSourceSpec, "zero_dates_as_null"), operators=(REMOTE,)),
     Parameter("output", "str | None", None, attribute="output_path"),
-    Parameter("output_conn_id", "str | None", None, secret=True),
+    Parameter("output_conn_id", "str | None", None),
     Parameter("output_table", "str | None", None),
     Parameter("replace_where", "str | None", None, renderer="sql"),
     Parameter("merge_keys", "list[str] | None", None, renderer="json"),
@@ -171,7 +169,7 @@ PARAMETERS: tuple[Parameter, ...] = (
         ),
         switch_values={"spark.sql.optimizer.nestedPredicatePushdown.supportedFileSources": ("", "parquet,orc")},
     ),
-    Parameter("source_conn_id", "str | None", None, operators=(*FILES, MULTI_SCAN, JOIN), secret=True),
+    Parameter("source_conn_id", "str | None", None, operators=(*FILES, MULTI_SCAN, JOIN)),
     Parameter("spark_home", "str | None", None),
     Parameter("spark_python", "str | None", None),
     Parameter("exchange_dir", "str | None", None),

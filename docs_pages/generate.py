@@ -229,7 +229,7 @@ def documented_parameters(operator: type) -> dict[str, str]:
 
 
 def _description(row: Parameter, operator: str, documented: str) -> str:
-    """Return the description of a parameter, with its Spark keys and whether it is templated or secret."""
+    """Return the description of a parameter, with its Spark keys and whether it is templated."""
     keys = [f"`{key}`" for key in row.spark_keys(SOURCE_FORMATS.get(operator))]
     never_set = [f"`{key}`" for key in row.replaced_keys]
     notes = [
@@ -237,7 +237,6 @@ def _description(row: Parameter, operator: str, documented: str) -> str:
         f"Sets {', '.join(keys)}." if keys else "",
         f"Replaces {', '.join(never_set)}, which is never set." if never_set else "",
         "" if row.templated else "Not templated.",
-        "Refers to credentials." if row.secret else "",
     ]
     return " ".join(filter(None, notes))
 

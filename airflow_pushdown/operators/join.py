@@ -32,10 +32,10 @@ _JOIN_OPTIONS = {
 class PushdownJoinOperator(PushdownBaseOperator):
     """Run one SQL query over several sources, with pushdown to each source and joins in a cheap order.
 
-    All parameters are keyword-only and can be mapped with `.partial().expand()`. The operator also accepts the
-    parameters of `SparkSubmitOperator` that do not name a program. The task returns a report of the pushed conjuncts
-    and the residual predicate of each source, and the join trees before and after reordering. If the job fails, the
-    task pushes the report to XCom before it raises the error.
+    All parameters are keyword-only and can be mapped with `.partial().expand()`. The operator also accepts every
+    parameter of `SparkSubmitOperator` except `application`, `application_args` and `java_class`. The task returns a
+    report of the pushed conjuncts and the residual predicate of each source, and the join trees before and after
+    reordering. If the job fails, the task pushes the report to XCom before it raises the error.
 
     :param sources: Sources by the names that the query uses. A file source has `path` and `format`, and optionally
         `schema`, `options`, `reader`, `filter_pushdown`, `orc`, `on_schema_conflict`, `on_missing_column`,

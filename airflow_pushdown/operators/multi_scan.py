@@ -51,9 +51,10 @@ class PushdownMultiScanOperator(PushdownBaseOperator):
     outputs, and the task then fails with an error that names the scans that failed. A retry repeats these, and leaves
     the outputs as one clean run would.
 
-    All parameters are keyword-only and can be mapped with `.partial().expand()`. The operator also accepts the
-    parameters of `SparkSubmitOperator` that do not name a program. The task returns one report of all scans. The result
-    of each scan is also an XCom value under the name of the scan, in the form of PushdownScanOperator's.
+    All parameters are keyword-only and can be mapped with `.partial().expand()`. The operator also accepts every
+    parameter of `SparkSubmitOperator` except `application`, `application_args` and `java_class`. The task returns one
+    report of all scans. The result of each scan is also an XCom value under the name of the scan, in the form of
+    PushdownScanOperator's.
 
     :param scans: Scans by name. Each has a source, declared like those of PushdownJoinOperator: `path` and `format`
         with `schema`, `options`, `reader`, `filter_pushdown`, `orc`, `on_schema_conflict`, `on_missing_column`,

@@ -21,10 +21,10 @@ _AUTO = "auto"
 class LazyOrcScanOperator(PushdownFilesOperator):
     """Scan ORC files: read the filter columns first, and the other columns only for row groups with a match.
 
-    All parameters are keyword-only and can be mapped with `.partial().expand()`. The operator also accepts the
-    parameters of `SparkSubmitOperator` that do not name a program. The task returns a report of the pushed conjuncts,
-    the residual predicate, and the stripes, row groups and bytes that were read. If the job fails, the task pushes the
-    report to XCom before it raises the error.
+    All parameters are keyword-only and can be mapped with `.partial().expand()`. The operator also accepts every
+    parameter of `SparkSubmitOperator` except `application`, `application_args` and `java_class`. The task returns a
+    report of the pushed conjuncts, the residual predicate, and the stripes, row groups and bytes that were read. If the
+    job fails, the task pushes the report to XCom before it raises the error.
 
     :param sarg_to_filter: Whether Spark's ORC reader filters rows before it reads the other columns. The pushdown
         reader always does. By default, reader `auto` decides. (templated)

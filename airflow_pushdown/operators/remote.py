@@ -22,10 +22,10 @@ from pushdown_spark.contract import ONLY_SOURCE, RemoteSourceSpec, SecretValues
 class RemoteScanOperator(PushdownBaseOperator):
     """Scan a table of PostgreSQL, MySQL, MariaDB or SQLite, with as much of the query as possible in the database.
 
-    All parameters are keyword-only and can be mapped with `.partial().expand()`. The operator also accepts the
-    parameters of `SparkSubmitOperator` that do not name a program. The task returns a report of the SQL that was sent,
-    the residual predicate, and the rows and bytes that were read. If the job fails, the task pushes the report to XCom
-    before it raises the error.
+    All parameters are keyword-only and can be mapped with `.partial().expand()`. The operator also accepts every
+    parameter of `SparkSubmitOperator` except `application`, `application_args` and `java_class`. The task returns a
+    report of the SQL that was sent, the residual predicate, and the rows and bytes that were read. If the job fails,
+    the task pushes the report to XCom before it raises the error.
 
     :param source_conn_id: Airflow connection of type postgres, mysql or sqlite, with the usual extras. The credentials
         reach the job in a private file. (templated)

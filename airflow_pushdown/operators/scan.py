@@ -13,10 +13,10 @@ from airflow_pushdown.parameters import SCAN
 class PushdownScanOperator(PushdownFilesOperator):
     """Scan files of any format, or a table of Spark's catalog, and skip data that cannot match.
 
-    All parameters are keyword-only and can be mapped with `.partial().expand()`. The operator also accepts the
-    parameters of `SparkSubmitOperator` that do not name a program. The task returns a report of the pushed conjuncts,
-    the residual predicate, and the bytes and rows that were read and skipped. If the job fails, the task pushes the
-    report to XCom before it raises the error.
+    All parameters are keyword-only and can be mapped with `.partial().expand()`. The operator also accepts every
+    parameter of `SparkSubmitOperator` except `application`, `application_args` and `java_class`. The task returns a
+    report of the pushed conjuncts, the residual predicate, and the bytes and rows that were read and skipped. If the
+    job fails, the task pushes the report to XCom before it raises the error.
 
     :param format: Format of the files: json, csv, avro, orc, parquet, text, iceberg or delta. (templated)
     :param max_malformed: Maximum number of malformed JSON or CSV lines before the task fails. Spark's reader then

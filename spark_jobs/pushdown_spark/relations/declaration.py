@@ -20,6 +20,21 @@ from pushdown_spark.contract import (
 from pushdown_spark.projection.implicit_columns import BUILT_IN, ImplicitCatalog, implicit_catalog
 
 
+@dataclass(frozen=True)
+class CsvSigns:
+    """The characters that divide a line of CSV into fields. `quote` and `escape` may be empty."""
+
+    sep: str
+    quote: str
+    escape: str
+
+    @classmethod
+    def of(cls, options: Mapping[str, str]) -> CsvSigns:
+        """Return the signs of a source with these options, whose keys are in lower case."""
+        sep = options.get("sep", options.get("delimiter", ","))
+        return cls("\t" if sep == "\\t" else sep, options.get("quote", '"'), options.get("escape", "\\"))
+
+
 @dataclass(frozen=True, kw_only=True)
 class Source:
     """A named source of files, or a table or view of Spark's catalog.

@@ -37,6 +37,7 @@ from pushdown_spark.expressions.session_settings import (
 from pushdown_spark.expressions.types import LogicalType
 from pushdown_spark.formats.text.line_filter import LineSyntax
 from pushdown_spark.projection.nested_types import has_datetime, types_in
+from pushdown_spark.relations.declaration import CsvSigns
 from pushdown_spark.relations.request import ScanRequest
 from pushdown_spark.runtime.jvm_gateway import has_jvm, java_class
 from pushdown_spark.runtime.spark_internals import check_hadoop_settings
@@ -145,8 +146,9 @@ def check_text_options(
         _check_csv(options)
     else:
         _check_json(options, schema)
-    if skips_fields and len(_sep(options)) > 1:
-        raise UnsupportedError(f"Spark finds the separator {_sep(options)!r} by another rule in fields that it skips")
+    sep = CsvSigns.of(options).sep
+    if skips_fields and len(sep) > 1:
+        raise UnsupportedError(f"Spark finds the separator {sep!r} by another rule in fields that it skips")
 
 
 def _check_common(options: Mapping[str, str], schema: StructType) -> None:
@@ -181,11 +183,11 @@ def _check_json(options: Mapping[str, str], schema: StructType) -> None:
 
 
 def _check_csv(options: Mapping[str, str]) -> None:
-    sep, quote, escape = _sep(options), options.get("quote", '"'), options.get("escape", "\\")
-    for name, value in (("sep", sep), ("quote", quote), ("escape", escape)):
+    signs = CsvSigns.of(options)
+    for name, value in (("sep", signs.sep), ("quote", signs.quote), ("escape", signs.escape)):
         if not value or not value.isascii() or any(c.isalnum() or c in "\n\r\\+." for c in value if value != "\\"):
             raise UnsupportedError(f"{name} {value!r} may occur inside a value")
-    if len(quote) > 1 or len(escape) > 1 or sep == "\\":
+    if len(signs.quote) > 1 or len(signs.escape) > 1 or signs.sep == "\\":
         raise UnsupportedError("quote and escape must be single characters")
     if not is_option_on(options, "enforceschema", default=True):
         raise UnsupportedError("with enforceSchema=false, Spark checks the header of every file")
@@ -220,10 +222,11 @@ def text_options(
         skips_blank=not is_json,
         nested=is_json and any(isinstance(field.dataType, _NESTED) for field in schema.fields),
     )
+    signs = CsvSigns.of(options)
     csv = CsvSyntax(
-        sep=_sep(options),
-        quote=options.get("quote", '"'),
-        escape=options.get("escape", "\\"),
+        sep=signs.sep,
+        quote=signs.quote,
+        escape=signs.escape,
         empty_value=options.get("emptyvalue", ""),
         trims=is_option_on(options, "ignoreleadingwhitespace") or is_option_on(options, "ignoretrailingwhitespace"),
         plain_numbers=not ({"nanvalue", "positiveinf", "negativeinf"} & options.keys()),
@@ -260,11 +263,6 @@ def zone_offsets(spark: SparkSession, zone: str) -> Offsets:
         return totals
 
     return offsets
-
-
-def _sep(options: Mapping[str, str]) -> str:
-    sep = options.get("sep", options.get("delimiter", ","))
-    return "\t" if sep == "\\t" else sep
 
 
 def _has_string_in_nested_collections(data_type: DataType, depth: int = 0) -> bool:

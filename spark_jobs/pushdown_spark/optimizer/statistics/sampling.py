@@ -23,6 +23,7 @@ from pushdown_spark.expressions.session_settings import is_option_on
 from pushdown_spark.formats.scan_task import spread
 from pushdown_spark.formats.text.line_reader import LineReader
 from pushdown_spark.optimizer.statistics.distinct_values import estimate_distinct
+from pushdown_spark.relations.declaration import CsvSigns
 from pushdown_spark.relations.stores.listing import Compression, InputFile, spread_splits
 from pushdown_spark.relations.stores.storage import RangeFile
 
@@ -305,10 +306,16 @@ def _sample_text(
 def _csv(block: bytes, schema: StructType, columns: Sequence[str], options: Mapping[str, str]) -> pa.Table:
     if not columns or not block:
         return pa.table({})
+    signs = CsvSigns.of(options)
     return pc_csv.read_csv(
         io.BytesIO(block),
         read_options=pc_csv.ReadOptions(column_names=schema.fieldNames(), use_threads=False),
-        parse_options=pc_csv.ParseOptions(delimiter=options.get("sep", options.get("delimiter", ","))),
+        parse_options=pc_csv.ParseOptions(
+            delimiter=signs.sep,
+            quote_char=signs.quote or False,
+            double_quote=signs.escape == signs.quote,
+            escape_char=signs.escape if signs.escape not in ("", signs.quote) else False,
+        ),
         convert_options=pc_csv.ConvertOptions(
             column_types=_arrow_types(schema, columns), include_columns=list(columns), strings_can_be_null=True
         ),

@@ -21,7 +21,7 @@ from pushdown_spark.local_paths import escape_glob
 from pushdown_spark.projection.file_locations import location
 from pushdown_spark.projection.paths import ColumnPath, Elements
 from pushdown_spark.projection.schema_merge import FileSchema
-from pushdown_spark.relations.declaration import Source
+from pushdown_spark.relations.declaration import CsvSigns, Source
 from pushdown_spark.relations.stores.hadoop_storage import driver_storage_for
 from pushdown_spark.relations.stores.listing import InputFile, Listing, decode_uri, map_files
 from pushdown_spark.runtime.spark_internals import read_lines
@@ -68,9 +68,7 @@ class _CsvSyntax:
     header: bool
     infers: bool
     comment: str
-    sep: str
-    quote: str
-    escape: str
+    signs: CsvSigns
 
     @classmethod
     def of(cls, source: Source) -> _CsvSyntax:
@@ -79,19 +77,10 @@ class _CsvSyntax:
         encoding = options.get("encoding", options.get("charset", "utf-8")).lower()
         if encoding not in ("utf-8", "utf8") or {"linesep", "multiline"} & options.keys():
             raise UnsupportedError("only Spark can divide the files into lines")
-        sep = options.get("sep", options.get("delimiter", ","))
-        syntax = cls(
-            is_option_on(options, "header"),
-            is_option_on(options, "inferschema"),
-            options.get("comment", ""),
-            "\t" if sep == "\\t" else sep,
-            options.get("quote", '"'),
-            options.get("escape", "\\"),
-        )
-        signs = (syntax.sep, syntax.quote or " ", syntax.escape or " ")
-        if not syntax.header and any(len(sign) != 1 for sign in signs):
+        header, signs = is_option_on(options, "header"), CsvSigns.of(options)
+        if not header and (len(signs.sep) != 1 or max(len(signs.quote), len(signs.escape)) > 1):
             raise UnsupportedError("only Spark can divide the lines into fields")
-        return syntax
+        return cls(header, is_option_on(options, "inferschema"), options.get("comment", ""), signs)
 
 
 def _infer_all(spark: SparkSession, source: Source, listing: Listing) -> tuple[FileSchema, ...]:
@@ -127,15 +116,16 @@ def _first_line(file: InputFile, syntax: _CsvSyntax) -> str | None:
 
 def _header(spark: SparkSession, source: Source, line: str, syntax: _CsvSyntax) -> t.StructType:
     """Return the columns of a header. Plain names are unchanged. For others, Spark runs a job."""
+    signs = syntax.signs
     names = [
-        name[1:-1] if len(name) > 1 and name[0] == name[-1] == syntax.quote else name for name in line.split(syntax.sep)
+        name[1:-1] if len(name) > 1 and name[0] == name[-1] == signs.quote else name for name in line.split(signs.sep)
     ]
-    signs = {source.options.get("nullvalue"), source.options.get("emptyvalue")}
+    replaced = {source.options.get("nullvalue"), source.options.get("emptyvalue")}
     if (
         all(_PLAIN_NAME.fullmatch(name) for name in names)
         and len({name.lower() for name in names}) == len(names)
-        and signs.isdisjoint(names)
-        and not any(sign and sign in name for sign in (syntax.quote, syntax.escape) for name in names)
+        and replaced.isdisjoint(names)
+        and not any(sign and sign in name for sign in (signs.quote, signs.escape) for name in names)
         and "samplingratio" not in source.options
     ):
         return t.StructType([t.StructField(name, t.StringType()) for name in names])
@@ -145,9 +135,8 @@ def _header(spark: SparkSession, source: Source, line: str, syntax: _CsvSyntax) 
 
 
 def _fields(line: str, syntax: _CsvSyntax) -> t.StructType:
-    row = next(
-        csv.reader([line], delimiter=syntax.sep, quotechar=syntax.quote or None, escapechar=syntax.escape or None)
-    )
+    signs = syntax.signs
+    row = next(csv.reader([line], delimiter=signs.sep, quotechar=signs.quote or None, escapechar=signs.escape or None))
     return t.StructType([t.StructField(f"_c{position}", t.StringType()) for position in range(len(row))])
 
 

@@ -59,3 +59,21 @@ def test_only_a_header_is_left_out_of_a_sample_of_csv(tmp_path: Path, header: st
     options = {} if header is None else {"header": header}
     rows = sample_files([file], SourceFormat.CSV, SCHEMA, options, ["Day", "v"]).table
     assert rows["Day"].to_pylist() == list(range(1 if header == "true" else 0, 100))
+
+
+@pytest.mark.parametrize(
+    ("options", "line"),
+    [
+        ({"sep": "\\t"}, "7\t'x'\n"),
+        ({"delimiter": ";", "quote": "'"}, "7;'a;b'\n"),
+        ({"escape": '"'}, '7,"a "",b"\n'),
+        ({}, '7,"a \\",b"\n'),
+        ({"quote": ""}, '7,"\n'),
+    ],
+)
+def test_lines_of_csv_are_divided_as_by_spark(tmp_path: Path, options: dict[str, str], line: str) -> None:
+    path = tmp_path / "f.csv"
+    path.write_text(line * 50)
+    schema = t.StructType().add("Day", "long").add("v", "string")
+    file = InputFile(path.as_uri(), str(path), path.stat().st_size)
+    assert sample_files([file], SourceFormat.CSV, schema, options, ["Day"]).table["Day"].to_pylist() == [7] * 50
