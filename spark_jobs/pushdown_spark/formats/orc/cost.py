@@ -66,12 +66,14 @@ class OrcChoice(Choice):
 class OrcSample:
     """Sampled row groups, extrapolated to all files: files, rows, row groups, and shares between 0 and 1.
 
-    `row` is the size of a row in all columns, `filter` in those of the filter. `row_share` and `group_share` are the
-    shares of matching rows and of row groups with matching rows, among those that are not pruned. `alive_share` is the
-    share of row groups that are not pruned, `sampled` the size of the sample.
+    `live_files` are the files with row groups that are not pruned. `row` is the size of a row in all columns, `filter`
+    in those of the filter. `row_share` and `group_share` are the shares of matching rows and of row groups with
+    matching rows, among those that are not pruned. `alive_share` is the share of row groups that are not pruned,
+    `sampled` the size of the sample.
     """
 
     files: int
+    live_files: float
     rows: float
     groups: float
     row: RowWidth
@@ -97,7 +99,7 @@ def estimate(files: Sequence[InputFile], query: OrcQuery, startup: float = 0.0, 
         rows = sum(source.tail.footer.number_of_rows for source in sources)
         rows = rows * sum(file.size for file in files) // max(sampled_bytes, 1)
         row = _mean_width([source.row for source in sources])
-        spark_seconds = _opening_seconds(len(files), row) + rows * row.values * _COSTS.spark
+        spark_seconds = _opening_seconds(len(files), len(files), row) + rows * row.values * _COSTS.spark
         if not is_cheaper(_COSTS.fixed, spark_seconds):
             reason = f"about {rows:,} rows are too few to make up for starting another reader"
             return OrcChoice(reason, reader=OrcReader.SPARK)
@@ -127,7 +129,7 @@ def reader_seconds(sample: OrcSample, lists: Sequence[int]) -> dict[OrcReader, f
     selected_columns = max(sample.row.columns - sample.filter.columns, 0)
     select = alive * max(sample.row.values - sample.filter.values, 0)
     steps = sum(math.log2(length) for length in lists if length > 1)
-    opening = _opening_seconds(sample.files, sample.row)
+    opening = _opening_seconds(sample.files, sample.live_files, sample.row)
     return {
         OrcReader.LAZY: c.fixed
         + sample.files * c.file
@@ -144,9 +146,9 @@ def reader_seconds(sample: OrcSample, lists: Sequence[int]) -> dict[OrcReader, f
     }
 
 
-def _opening_seconds(files: int, row: RowWidth) -> float:
-    """Return the CPU seconds of Spark's reader for a query, and to open files and the columns in them."""
-    return _COSTS.spark_fixed + files * (_COSTS.spark_file + row.columns * _COSTS.spark_column)
+def _opening_seconds(files: int, live_files: float, row: RowWidth) -> float:
+    """Return the CPU seconds of Spark's reader for a query, to open files, and to open columns if any row is left."""
+    return _COSTS.spark_fixed + files * _COSTS.spark_file + live_files * row.columns * _COSTS.spark_column
 
 
 def _mean_width(rows: Sequence[RowWidth]) -> RowWidth:
@@ -157,12 +159,15 @@ def _mean_width(rows: Sequence[RowWidth]) -> RowWidth:
 
 def _sample(sources: Sequence[OrcFile], files: int, rows: int, row: RowWidth) -> OrcSample:
     """Sample some row groups of some files, evenly spread."""
-    samples = [sample for source in sources for sample in source.samples(_SAMPLED_STRIPES, _SAMPLED_GROUPS)]
+    by_file = [list(source.samples(_SAMPLED_STRIPES, _SAMPLED_GROUPS)) for source in sources]
+    samples = [sample for file in by_file for sample in file]
+    live_files = sum(any(sample.alive for sample in file) for file in by_file)
     groups = sum(sample.groups for sample in samples)
     sampled = sum(sample.sampled for sample in samples)
     sampled_rows = sum(sample.rows for sample in samples)
     return OrcSample(
         files=files,
+        live_files=files * _share(live_files, len(by_file)),
         rows=rows,
         groups=rows / max(_share(sampled_rows, sampled), 1.0),
         row=row,
