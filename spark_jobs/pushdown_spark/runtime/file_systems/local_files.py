@@ -42,10 +42,13 @@ class LocalFiles:
         return _local(path).is_dir()
 
     def files(self, directory: str) -> Iterator[FileEntry]:
-        """Yield all files below a directory, at any depth."""
+        """Yield all files below a directory, at any depth, except those that other processes delete in the meantime."""
         for folder, _, names in os.walk(_local(directory)):
             for name in filter(_is_not_checksum, names):
-                status = Path(folder, name).stat()
+                try:
+                    status = Path(folder, name).lstat()
+                except FileNotFoundError:
+                    continue
                 yield FileEntry(f"file:{folder}/{name}", status.st_size, status.st_mtime_ns // 1_000_000)
 
     def names(self, directory: str) -> list[str]:

@@ -66,3 +66,15 @@ def test_a_file_at_the_place_of_a_directory_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("", encoding="utf-8")
     with pytest.raises(FileExistsError):
         LocalFiles().make_directory(f"file:{tmp_path}/file")
+
+
+def test_a_listing_continues_after_a_file_that_another_process_deletes(tmp_path: Path) -> None:
+    for name in "abc":
+        (tmp_path / name).touch()
+    (tmp_path / "link").symlink_to("nothing")
+    listing = LocalFiles().files(f"file:{tmp_path}")
+    found = {next(listing).path.rpartition("/")[2]}
+    deleted = next(name for name in "abc" if name not in found)
+    (tmp_path / deleted).unlink()
+    found.update(entry.path.rpartition("/")[2] for entry in listing)
+    assert found == {"a", "b", "c", "link"} - {deleted}
