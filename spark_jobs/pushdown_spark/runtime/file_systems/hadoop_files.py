@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 _CREATE_IF_ABSENT = "fs.option.create.conditional.overwrite"
 """With this option, S3A of Hadoop 3.4.2 and later creates an object only if it does not exist."""
 
+_READ_ATTEMPTS = 5
+"""HDFS fails to read a file that another process deletes or replaces at that moment."""
 _NO_FILE_CONTEXT = "UnsupportedFileSystemException"
 _ROOT = re.compile(r"[^/]+:(//[^/]*)?")
 
@@ -170,14 +172,15 @@ class HadoopFiles:
 
     def read_text(self, path: str) -> str | None:
         """Return the content of a small file, or None if it does not exist."""
+        for _ in range(_READ_ATTEMPTS - 1):
+            with suppress(Py4JJavaError):
+                return self._read(path)
+        return self._read(path)
+
+    def _read(self, path: str) -> str | None:
         if not self.exists(path):
             return None
-        try:
-            stream = self._system(path).open(self._path(path))
-        except Py4JJavaError:
-            if self.exists(path):
-                raise
-            return None
+        stream = self._system(path).open(self._path(path))
         try:
             return bytes(stream.readAllBytes()).decode()
         finally:
