@@ -26,6 +26,7 @@ from pushdown_spark.output.files.layout import (
     unescape_name,
 )
 from pushdown_spark.runtime.file_systems.base_files import Files, is_hidden
+from pushdown_spark.runtime.file_systems.file_paths import real_path
 
 _TABLE_LOGS = (("Delta", "_delta_log"), ("Hudi", ".hoodie"), ("Iceberg", "metadata/*.metadata.json"))
 """Table formats, each with a glob pattern of the log in the directory of a table."""
@@ -39,7 +40,7 @@ def check_no_table(files: Files, output: str) -> None:
 
     Renamed files would not be in the log: the table would not have them, or would miss files that its log lists.
     """
-    for directory in _possible_tables(output):
+    for directory in _possible_tables(real_path(output)):
         for name, log in _TABLE_LOGS:
             if files.glob(directory, log):
                 raise BadSpecError(
@@ -66,6 +67,7 @@ def check_nested_outputs(files: Files, output: str, partitions: Sequence[str] = 
     A run creates its own claim before it calls this function, so that at least one of two runs finds the other one.
     Partitions below the first level are only found in the directories of the given ones.
     """
+    output = real_path(output)
     for claim in (*_outer_claims(files, output), *_inner_claims(files, output, partitions)):
         parent, _, hidden = claim.rsplit("/", 2)[0].rpartition("/")
         other = f"{parent}/{hidden[1:].removesuffix('.pushdown')}"

@@ -34,7 +34,13 @@ def followed_path(path: str) -> str:
     A commit would replace the link instead of the directory, and would not exclude runs that name the directory.
     """
     local = local_path(path)
-    return path if local is None or not pathlib.Path(local).is_symlink() else f"file:{os.path.realpath(local)}"
+    return path if local is None or not pathlib.Path(local).is_symlink() else real_path(path)
+
+
+def real_path(path: str) -> str:
+    """Return a qualified path without links of the local disk. Other paths stay as they are."""
+    local = local_path(path)
+    return path if local is None else f"file:{os.path.realpath(local)}"
 
 
 def canonical_path(path: str) -> str:
@@ -45,9 +51,8 @@ def canonical_path(path: str) -> str:
     >>> canonical_path("file:///"), canonical_path("hdfs://node:8020/")
     ('file:', 'hdfs://node')
     """
-    local = local_path(path)
-    if local is not None:
-        return f"file:{os.path.realpath(local)}".rstrip("/")
+    if local_path(path) is not None:
+        return real_path(path).rstrip("/")
     scheme, separator, rest = path.partition("://")
     scheme = _STORE_NAMES.get(scheme, scheme)
     authority, slash, key = rest.partition("/")

@@ -44,6 +44,15 @@ def test_tables_with_a_log_are_rejected(
     assert content(tmp_path) == before
 
 
+def test_a_partition_of_a_table_behind_a_link_is_rejected(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "table" / "_delta_log").mkdir(parents=True)
+    (tmp_path / "table" / "day=1").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "table" / "day=1")
+    output = open_output(spark, OutputSpec(path=str(tmp_path / "link" / "hour=2"), mode=OutputMode.APPEND), "run")
+    with pytest.raises(BadSpecError, match=f"output: file:{tmp_path}/table is a Delta table"):
+        output.prepare()
+
+
 def test_a_directory_named_metadata_is_not_a_table(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "out" / "metadata").mkdir(parents=True)
     output = open_output(spark, OutputSpec(path=str(tmp_path / "out"), mode=OutputMode.OVERWRITE), "run")

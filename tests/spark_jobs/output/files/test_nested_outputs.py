@@ -73,6 +73,18 @@ def test_a_run_on_the_whole_fails_while_another_run_writes_a_partition(
     assert tree(target) == {"day=1/hour=1": ["compacted"], "day=2/hour=2": ["old 2"]}
 
 
+def test_a_run_on_a_partition_finds_a_run_on_the_whole_behind_a_link(spark: SparkSession, target: Path) -> None:
+    compaction = outer_attempt(spark, target, PARTITIONS, "compaction")
+    assert compaction.prepare()
+    link = target.parent / "link"
+    link.symlink_to(target / "day=1")
+    append = inner_attempt(spark, link / "hour=1", APPEND, "append")
+    with pytest.raises(PushdownError, match=r"another run is writing .*/out, and .*/hour=1 is a partition of"):
+        append.prepare()
+    compaction.abort()
+    assert hidden_files(target) == []
+
+
 @LEVELS
 def test_repair_of_a_killed_run_on_a_partition_brings_back_no_replaced_rows(
     spark: SparkSession, tmp_path: Path, level: str
