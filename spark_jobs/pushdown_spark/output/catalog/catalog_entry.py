@@ -17,8 +17,8 @@ from pyspark.sql import types as t
 
 from pushdown_spark.errors import MissingPathError
 from pushdown_spark.expressions.session_settings import is_enabled
-from pushdown_spark.output.files.file_target import integer_columns
-from pushdown_spark.output.files.layout import directory_values, unescape_name
+from pushdown_spark.output.files.layout import unescape_name
+from pushdown_spark.output.files.partition_names import PartitionNames, unescaped_names
 from pushdown_spark.projection.paths import quote_name
 from pushdown_spark.relations.stores.listing import decode_uri
 from pushdown_spark.runtime.jvm_gateway import (
@@ -123,13 +123,16 @@ class CatalogEntry:
         Spark's commands change `n=1` if they are given `n=01`.
         """
         names = self.partitions() if partitions is None else set(partitions)
-        integers = integer_columns(table.schema)
+        entries = [
+            (spec, location, decode_uri(location).removeprefix(f"{table.location}/"))
+            for spec, location in self._locations(partitions)
+        ]
+        own = PartitionNames(self._spark, table.schema).of(directory for _, _, directory in entries)
         locations = []
-        for spec, location in self._locations(partitions):
-            directory = decode_uri(location).removeprefix(f"{table.location}/")
+        for spec, location, directory in entries:
             has_values = list(partition_spec(directory).items()) == [(key, spec.get(key)) for key in table.partition_by]
-            is_normal = directory_values(directory, integers) == directory_values(directory, ())
-            if not (directory in names and has_values and is_normal):
+            is_own = own[directory] == unescaped_names(directory)
+            if not (directory in names and has_values and is_own):
                 locations.append(location)
         return locations
 

@@ -34,9 +34,10 @@ from pushdown_spark.output.catalog.catalog_entry import (
 )
 from pushdown_spark.output.catalog.catalog_layout import check_writable, file_spec
 from pushdown_spark.output.files.commit_log import CommitLog
-from pushdown_spark.output.files.file_target import FileTarget, integer_columns, with_effective_mode
+from pushdown_spark.output.files.file_target import FileTarget, with_effective_mode
 from pushdown_spark.output.files.journal import CatalogChange, has_files
-from pushdown_spark.output.files.layout import OutputPaths, directory_values
+from pushdown_spark.output.files.layout import OutputPaths
+from pushdown_spark.output.files.partition_names import PartitionNames
 from pushdown_spark.output.files.writer import FileOutput
 from pushdown_spark.output.source_guard import ReadPath, SourceGuard
 from pushdown_spark.output.stored_rows import NULL_PARTITION, stored_rows
@@ -264,10 +265,10 @@ class FileTableTarget(FileTarget):
         if table is None or self.spec.mode is not OutputMode.OVERWRITE_PARTITIONS:
             return ()
         known = self._entry.partitions() if table.tracks_partitions else self._directories(table)
-        integers = integer_columns(table.schema)
-        wanted = {directory_values(name, integers) for name in partitions}
+        names = PartitionNames(self._spark, table.schema).of({*known, *partitions})
+        wanted = {names[partition] for partition in partitions}
         others = sorted(known.difference(partitions))
-        emptied = [name for name in others if directory_values(name, integers) in wanted]
+        emptied = [partition for partition in others if names[partition] in wanted]
         if self._output.replace_where is not None:
             emptied = sorted({*emptied, *self._select_partitions(others)})
         self._check_places(table, emptied)

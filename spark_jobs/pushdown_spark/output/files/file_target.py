@@ -6,13 +6,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from pyspark.sql import types as t
-
 from pushdown_spark.contract import OutputMode, OutputSpec, OutputSummary
 from pushdown_spark.errors import BadSpecError
 from pushdown_spark.output.files.commit_record import CommitRecord
 from pushdown_spark.output.files.journal import CatalogChange
-from pushdown_spark.output.files.layout import OutputPaths, directory_values
+from pushdown_spark.output.files.layout import OutputPaths
+from pushdown_spark.output.files.partition_names import PartitionNames
 from pushdown_spark.output.target_checks import check_visible_partitions, partition_keys
 from pushdown_spark.runtime.file_systems.base_files import Files
 
@@ -94,11 +93,12 @@ class DirectoryTarget(FileTarget):
         self, spark: SparkSession, spec: OutputSpec, files: Files, paths: OutputPaths, generation: str | None = None
     ) -> None:
         self.spec = with_effective_mode(spark, spec)
+        self._spark = spark
         self._files = files
         self._location = paths.output
         self._record = None if generation is None else CommitRecord.of(files, paths, generation, spec.mode)
-        self._integers: set[str] = set()
-        """The names of integer columns in lower case, known after `stored_rows`."""
+        self._names: PartitionNames | None = None
+        """Spark's names of partitions, known after `stored_rows`."""
 
     @property
     def name(self) -> str:
@@ -126,7 +126,7 @@ class DirectoryTarget(FileTarget):
 
     def stored_rows(self, frame: DataFrame) -> DataFrame:
         """Return the rows as they are."""
-        self._integers = integer_columns(frame.schema)
+        self._names = PartitionNames(self._spark, frame.schema)
         return frame
 
     def check_partitions(self, partitions: Sequence[str]) -> None:
@@ -138,24 +138,21 @@ class DirectoryTarget(FileTarget):
 
         Other programs choose other names, and Spark would read their rows as rows of the same partition.
         """
-        if self.spec.mode is not OutputMode.OVERWRITE_PARTITIONS:
+        if self.spec.mode is not OutputMode.OVERWRITE_PARTITIONS or self._names is None:
             return ()
-        wanted = {directory_values(partition, self._integers) for partition in partitions}
+        wanted = set(self._names.of(partitions).values())
         found: dict[str, tuple[str, ...]] = {"": ()}
         for depth in range(1, len(self.spec.partition_by) + 1):
             prefixes = {values[:depth] for values in wanted}
+            below = {directory: self._files.names(f"{self._location}/{directory}".rstrip("/")) for directory in found}
+            own = self._names.of({name for names in below.values() for name in names})
             found = {
                 f"{directory}/{name}".lstrip("/"): values
-                for directory, above in found.items()
-                for name in self._files.names(f"{self._location}/{directory}".rstrip("/"))
-                if (values := (*above, *directory_values(name, self._integers))) in prefixes
+                for directory, names in below.items()
+                for name in names
+                if (values := (*found[directory], *own[name])) in prefixes
             }
         return sorted(found.keys() - set(partitions))
-
-
-def integer_columns(schema: t.StructType) -> set[str]:
-    """Return the names of the integer columns in lower case."""
-    return {field.name.lower() for field in schema if isinstance(field.dataType, t.IntegralType)}
 
 
 def with_effective_mode(spark: SparkSession, spec: OutputSpec) -> OutputSpec:

@@ -22,7 +22,6 @@ from __future__ import annotations
 import hashlib
 import re
 import uuid
-from collections.abc import Container
 from dataclasses import dataclass
 
 CLAIM, LOCK = ".claim", ".lock"
@@ -35,7 +34,6 @@ RECORDS_OF_ALL_RUNS = f".*{_RECORD}"
 """Glob pattern in the hidden directory. Spark reads files of this directory for a pattern like `/lake/*`, but not those
 whose names begin with a dot."""
 _OTHERS = ".others"
-_INTEGER = re.compile(r"[+-]?[0-9]+")
 _ESCAPED = re.compile("%([0-9A-Fa-f]{2})")
 
 
@@ -114,19 +112,6 @@ def unescape_name(name: str) -> str:
     ('a/b', 'Ã©', '100%')
     """
     return _ESCAPED.sub(lambda match: chr(int(match[1], 16)), name)
-
-
-def directory_values(partition: str, integers: Container[str]) -> tuple[str, ...]:
-    """Return the names of the directories of a partition, in the spelling that all names of the same values share.
-
-    >>> directory_values("month=01/kind=a%20b", {"month"})
-    ('month=1', 'kind=a b')
-    """
-    names = []
-    for step in partition.split("/"):
-        key, _, value = map(unescape_name, step.partition("="))
-        names.append(f"{key}={int(value) if key.lower() in integers and _INTEGER.fullmatch(value) else value}")
-    return tuple(names)
 
 
 def other_commits_path(claim: str) -> str:

@@ -50,6 +50,17 @@ PARTITION_VALUES = {
     "double": "1.5D, 1e30D, NULL",
 }
 
+FOREIGN_NAMES = [
+    ("STRING", "a%20b", "'a b'"),
+    ("INT", "01", "1"),
+    ("DATE", "2026-1-1", "DATE'2026-01-01'"),
+    ("DECIMAL(9,2)", "1.5", "1.50"),
+    ("DOUBLE", "1", "1"),
+    ("BOOLEAN", "TRUE", "true"),
+    ("TIMESTAMP", "2026-01-01", "TIMESTAMP'2026-01-01 00:00:00'"),
+]
+"""Types of partition columns, values, and their names of other programs."""
+
 
 @pytest.fixture(autouse=True)
 def _database(spark: SparkSession, tmp_path: Path) -> Iterator[None]:
@@ -263,15 +274,16 @@ def test_an_append_does_not_bring_back_old_files(spark: SparkSession, tmp_path: 
 
 
 @pytest.mark.parametrize("mode", [OutputMode.OVERWRITE, PARTITIONS, OutputMode.APPEND])
-@pytest.mark.parametrize(("kind", "name", "value"), [("STRING", "a%20b", "'a b'"), ("INT", "01", "1")])
+@pytest.mark.parametrize(("kind", "name", "value"), FOREIGN_NAMES)
 def test_a_partition_whose_directory_spark_names_differently_is_not_replaced(
     spark: SparkSession, tmp_path: Path, mode: OutputMode, kind: str, name: str, value: str
 ) -> None:
     """Spark would write `p=a b` and `p=1`. The table would have no rows, or rows of both directories."""
+    value = f"CAST({value} AS {kind})"
     create_foreign_partition(spark, tmp_path / "t", kind, name)
     old, new = spark.sql(f"SELECT 1 AS id, {value} AS p"), spark.sql(f"SELECT 2 AS id, {value} AS p")
     assert rows(spark.table(TABLE)) == rows(old)
-    if kind == "INT" and mode is OutputMode.APPEND:
+    if kind != "STRING" and mode is OutputMode.APPEND:
         write(output_of(spark, mode), new)
         assert rows(spark.table(TABLE)) == rows(old.union(new))
         return
@@ -280,17 +292,30 @@ def test_a_partition_whose_directory_spark_names_differently_is_not_replaced(
     assert rows(spark.table(TABLE)) == rows(old)
 
 
+@pytest.mark.parametrize("mode", [OutputMode.OVERWRITE, PARTITIONS])
+def test_a_partition_without_the_padding_of_its_column_is_not_replaced(
+    spark: SparkSession, tmp_path: Path, mode: OutputMode
+) -> None:
+    create_foreign_partition(spark, tmp_path / "t", "CHAR(3)", "a")
+    with pytest.raises(BadSpecError, match=r"a partition of targets.t has a directory of its own, file:.*/p=a"):
+        write(output_of(spark, mode), spark.sql("SELECT 2 AS id, 'a' AS p"))
+    assert [row["id"] for row in spark.table(TABLE).collect()] == [1]
+
+
+@pytest.mark.parametrize(("kind", "name", "value"), FOREIGN_NAMES)
 def test_overwrite_partitions_replaces_a_directory_of_another_name_if_the_catalog_has_no_partitions(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, tmp_path: Path, kind: str, name: str, value: str
 ) -> None:
     """Spark reads `p=01` and `p=1` as one partition."""
+    value = f"CAST({value} AS {kind})"
     with session_settings(spark, {"spark.sql.hive.manageFilesourcePartitions": "false"}):
-        create_foreign_partition(spark, tmp_path / "t", "INT", "01")
-        assert rows(spark.table(TABLE)) == ["(1, 1)"]
+        create_foreign_partition(spark, tmp_path / "t", kind, name)
+        assert rows(spark.table(TABLE)) == rows(spark.sql(f"SELECT 1 AS id, {value} AS p"))
         for run in ("run", "run", "second"):
-            write(output_of(spark, PARTITIONS, run), spark.sql("SELECT 2 AS id, 1 AS p"))
-            assert rows(spark.table(TABLE)) == ["(2, 1)"]
-    assert [path.name for path in (tmp_path / "t").glob("p=*")] == ["p=1"]
+            new = spark.sql(f"SELECT 2 AS id, {value} AS p")
+            write(output_of(spark, PARTITIONS, run), new)
+            assert rows(spark.table(TABLE)) == rows(new)
+    assert len([*(tmp_path / "t").glob("p=*")]) == 1
 
 
 def create_foreign_partition(spark: SparkSession, directory: Path, kind: str, value: str) -> None:

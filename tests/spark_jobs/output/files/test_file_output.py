@@ -185,6 +185,54 @@ def test_overwrite_partitions_replaces_directories_that_other_programs_have_name
     assert sorted(found.keys() - set(kept)) == ["n=1/k=1", "n=1/k=a b", "n=1/k=é"]
 
 
+@pytest.mark.parametrize(
+    ("kind", "value", "replaced", "kept"),
+    [
+        ("int", "1", ["1", "01", "+1", "1.0", "1e0"], ["1.5", "10", "x1"]),
+        ("date", "DATE'2026-01-01'", ["2026-01-01", "2026-1-1", "2026"], ["2026-1-2", "20260101", "2026-13-01"]),
+        ("decimal(9,2)", "1.5BD", ["1.50", "1.5", "01.500"], ["1.501", "1.51"]),
+        ("double", "1D", ["1.0", "1", "+1", "1e0"], ["1.5", "10"]),
+        ("boolean", "true", ["true", "TRUE"], ["false", "maybe"]),
+        (
+            "timestamp",
+            "TIMESTAMP'2026-01-01 00:00:00'",
+            ["2026-01-01 00%3A00%3A00", "2026-01-01 00%3A00%3A00.000", "2026-01-01"],
+            ["2026-01-01 00%3A00%3A01", "2026-01-02"],
+        ),
+        ("string", "'1'", ["1", "%31"], ["01", "1 "]),
+    ],
+)
+def test_overwrite_partitions_replaces_the_directories_with_other_names_of_the_same_value(
+    spark: SparkSession,
+    target: Path,
+    writer: Callable[..., FileOutput],
+    kind: str,
+    value: str,
+    replaced: list[str],
+    kept: list[str],
+) -> None:
+    for name in (*replaced, *kept, "__HIVE_DEFAULT_PARTITION__"):
+        (target / f"p={name}").mkdir(parents=True)
+        (target / f"p={name}" / "old.json").write_text('{"id": 0}')
+    output = writer(OutputMode.OVERWRITE_PARTITIONS, partition_by=["p"])
+    write(output, spark.sql(f"SELECT 1 AS id, CAST({value} AS {kind}) AS p"))
+    left = {path.parent.name.removeprefix("p=") for path in target.rglob("old.json")}
+    assert left == {*kept, "__HIVE_DEFAULT_PARTITION__"}
+    assert len([*target.rglob("part-*")]) == 1
+
+
+def test_overwrite_partitions_replaces_directories_with_the_column_in_another_case(
+    spark: SparkSession, target: Path, writer: Callable[..., FileOutput]
+) -> None:
+    for name in ("n=1", "N=1", "n=2", "N=3"):
+        (target / name).mkdir(parents=True)
+        (target / name / "old.json").write_text('{"id": 0}')
+    output = writer(OutputMode.OVERWRITE_PARTITIONS, partition_by=["n"])
+    write(output, spark.sql("SELECT 1 AS id, explode(array(1, 2)) AS n"))
+    found = spark.read.schema("id int, n int").json(str(target)).collect()
+    assert sorted(map(tuple, found)) == [(0, 3), (1, 1), (1, 2)]
+
+
 @pytest.mark.parametrize("by_option", [True, False])
 def test_dynamic_overwrite_keeps_other_partitions(
     spark: SparkSession, target: Path, frame: Frame, writer: Callable[..., FileOutput], by_option: bool
