@@ -66,9 +66,14 @@ class EntryUpdater:
         self._location = location
 
     def update(self, change: CatalogChange) -> None:
-        """Create the table if the commit has created its files, then add and remove partitions."""
+        """Create the table if the commit has created its files, then add and remove partitions.
+
+        Raises a retryable error if another program has created the table with a directory of its own.
+        """
         if change.statement is not None:
             self._entry.create(change.statement, self._location)
+            if not self._is_own_table(change):
+                raise _change_error(self._entry)
         if change.added:
             self._entry.add_partitions(change.added)
         if change.dropped:
@@ -77,13 +82,11 @@ class EntryUpdater:
 
     def revert(self, change: CatalogChange) -> None:
         """Undo a change after its files were moved back."""
-        table = self._entry.definition()
-        if table is None:
+        if self._entry.definition() is None:
             return
         if change.statement is not None:
-            is_own = table.properties.get(_ATTEMPT) == change.attempt
             # Dropping a table deletes its files.
-            if is_own and not has_files(self._files, self._location):
+            if self._is_own_table(change) and not has_files(self._files, self._location):
                 self._entry.drop()
             return
         if change.added:
@@ -91,6 +94,11 @@ class EntryUpdater:
         if change.dropped:
             self._entry.add_partitions(change.dropped)
         self._entry.refresh()
+
+    def _is_own_table(self, change: CatalogChange) -> bool:
+        """Return whether the attempt of a change has created the table."""
+        table = self._entry.definition()
+        return table is not None and table.properties.get(_ATTEMPT) == change.attempt
 
 
 class FileTableTarget(FileTarget):
@@ -188,7 +196,7 @@ class FileTableTarget(FileTarget):
             return
         self._set_table(table)
         if table is not None and _directory_of(self._spark, table.location) != self._paths.output:
-            raise self._change_error()
+            raise _change_error(self._entry)
 
     def check_existing(self) -> bool:
         """Return whether the catalog has the table. An empty directory in the place of a new table is deleted."""
@@ -198,7 +206,7 @@ class FileTableTarget(FileTarget):
                 self._check_places(self._table, None)
         elif exists:
             if self.spec.mode not in (OutputMode.ERROR_IF_EXISTS, OutputMode.IGNORE):
-                raise self._change_error()
+                raise _change_error(self._entry)
         elif has_files(self._files, self._paths.output):
             raise BadSpecError(
                 f"output_table: {self._paths.output} has files, but the catalog has no table {self._entry.name}; "
@@ -216,9 +224,9 @@ class FileTableTarget(FileTarget):
         """Return the change of the catalog. Raises BadSpecError if the files are not the rows of a partition."""
         table = self._entry.definition()
         if (table is None) != (self._table is None):
-            raise self._change_error()
+            raise _change_error(self._entry)
         if table is not None and self._table is not None and not table.has_same_rows_as(self._table):
-            raise self._change_error()
+            raise _change_error(self._entry)
         written = [name for name in partitions if name]
         change = CatalogChange(database=self._entry.database, table=self._entry.table, attempt=self._paths.attempt)
         if table is None:
@@ -327,12 +335,14 @@ class FileTableTarget(FileTarget):
             statement += f" PARTITIONED BY ({', '.join(quote_name(field.name) for field in last)})"
         return f"{statement} TBLPROPERTIES ({property_text(properties)})"
 
-    def _change_error(self) -> PushdownError:
-        return PushdownError(
-            f"output_table: another program has changed or replaced {self._entry.name} while its rows were written; "
-            "run the task again",
-            code=ErrorCode.SPARK,
-        )
+
+def _change_error(entry: CatalogEntry) -> PushdownError:
+    """Return the error for a table that another program has created, changed or replaced since `prepare`."""
+    return PushdownError(
+        f"output_table: another program has changed or replaced {entry.name} while its rows were written; run the task "
+        "again",
+        code=ErrorCode.SPARK,
+    )
 
 
 def open_file_table(

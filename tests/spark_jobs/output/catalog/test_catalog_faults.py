@@ -105,6 +105,38 @@ def test_killed_run_keeps_a_table_of_another_program(table: Table, mode: OutputM
     assert outcomes == ({False} if has_table else {True, False})
 
 
+@pytest.mark.parametrize("mode", [OutputMode.APPEND, pytest.param(OutputMode.IGNORE, marks=NIGHTLY)])
+def test_table_that_another_program_creates_elsewhere_during_the_run_gets_no_rows(
+    table: Table, spark: SparkSession, tmp_path: Path, mode: OutputMode
+) -> None:
+    table.has_table = False
+    outcomes = set()
+    for number in count(1):
+        table.create()
+        name, place = f"{DATABASE}.{table.name}", (tmp_path / f"other {number}").as_uri()
+
+        def create(left: int, name: str = name, place: str = place) -> None:
+            if left == 0:
+                spark.sql(f"CREATE TABLE IF NOT EXISTS {name} (value STRING) USING text LOCATION '{place}'")
+
+        files = InterruptedFiles(number, create)
+        output = table.open_attempt(mode, "run", files)
+        is_written = False
+        with suppress(PushdownError):
+            table.write(output)
+            is_written = True
+        if not files.is_reached:
+            break
+        is_own = "day" in spark.table(name).columns
+        assert is_own == table.directory.exists(), f"created before operation {number}"
+        assert spark.table(name).count() == (len(NEW) if is_own else 0)
+        assert is_own == (is_written and output.summary is not None)
+        assert table.hidden_files() == []
+        outcomes.add(is_own)
+        table.drop()
+    assert outcomes == {True, False}
+
+
 @NIGHTLY
 @pytest.mark.parametrize("mode", CHANGING)
 @pytest.mark.parametrize("store", STORES)
