@@ -68,8 +68,7 @@ class ConnectorOutput(Output):
         if exists and self._is_committed():
             return False
         if exists:
-            check_existing_table(self._output.mode, self.name)
-            if self._output.mode is OutputMode.IGNORE:
+            if not self._may_change():
                 return False
             self._check_table()
             self._table.fence()
@@ -119,20 +118,25 @@ class ConnectorOutput(Output):
     def commit(self) -> None:
         """Add one version to the table, unless an earlier attempt of the run has done so."""
         exists = self._table.exists()
-        if exists and self._is_committed():
+        if exists and (self._is_committed() or not self._may_change()):
             return
-        if exists:
-            check_existing_table(self._output.mode, self.name)
-            if self._output.mode is OutputMode.IGNORE:
-                return
         self._require_same_columns(exists)
+        if exists:
+            # Another program may have created the table since `prepare`, without partitions to replace.
+            self._check_table()
         try:
             with temporary_settings(self._spark, self._table.settings(self._count)):
                 commit = self._write(exists)
         except (PySparkException, Py4JJavaError) as problem:
-            if exists and self._is_committed():
-                # A later attempt of the run has committed in the meantime.
-                return
+            if self._table.exists():
+                if self._is_committed():
+                    # A later attempt of the run has committed in the meantime.
+                    return
+                if not exists:
+                    # Another program has created the table in the meantime.
+                    if not self._may_change():
+                        return
+                    raise self._change_error() from problem
             raise self._table.error(problem) from problem
         self._report(commit)
 
@@ -164,6 +168,11 @@ class ConnectorOutput(Output):
             self.committed_rows = commit.rows
         self.summary = self._summarize(commit)
 
+    def _may_change(self) -> bool:
+        """Return False if mode `ignore` keeps the existing table. Raises OutputExistsError if it must not exist."""
+        check_existing_table(self._output.mode, self.name)
+        return self._output.mode is not OutputMode.IGNORE
+
     def _check_table(self) -> None:
         """Raise typed errors for parameters that do not fit the table."""
         partition_by = self._table.partition_by()
@@ -185,11 +194,14 @@ class ConnectorOutput(Output):
         """Raise a retryable error if the table is gone, or does not have the columns of the staged rows."""
         is_same = _types_by_name(self._table.schema()) == self._types if exists else not self._exists
         if not is_same:
-            raise PushdownError(
-                f"output_table: another program has changed or dropped {self.name} while its rows were computed; run "
-                "the task again",
-                code=ErrorCode.SPARK,
-            )
+            raise self._change_error()
+
+    def _change_error(self) -> PushdownError:
+        return PushdownError(
+            f"output_table: another program has created, changed or dropped {self.name} while its rows were computed; "
+            "run the task again",
+            code=ErrorCode.SPARK,
+        )
 
     def _check_replaced(self, where: str) -> None:
         is_replaced = f.coalesce(f.expr(where), f.lit(False))

@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 
 from pushdown_spark.contract import OutputMode
 from pushdown_spark.errors import (
+    BadSpecError,
     OutputExistsError,
     OutputTakenError,
     PushdownError,
@@ -93,6 +94,41 @@ def test_a_table_that_another_program_changes_during_the_run_is_not_written(
         output.commit()
     assert caught.value.code.retryable
     assert not spark.catalog.tableExists(table) if change == "dropped" else len(stored_rows(spark, table)) == len(OLD)
+
+
+@pytest.mark.parametrize("mode", CREATING)
+def test_a_table_that_another_program_creates_at_the_commit_keeps_its_rows(
+    spark: SparkSession, table: str, mode: OutputMode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    output = output_of(spark, table, mode, partition_by=("day",))
+    method: Callable[[], None] = output._create
+
+    def delay() -> None:
+        create(spark, table)
+        method()
+
+    monkeypatch.setattr(output, "_create", delay)
+    if mode is OutputMode.IGNORE:
+        write(spark, output)
+    else:
+        with pytest.raises(PushdownError, match=r"already exists|has created, changed or dropped") as caught:
+            write(spark, output)
+        assert caught.value.code.retryable == (mode is not OutputMode.ERROR_IF_EXISTS)
+    assert output.summary is None
+    assert stored_rows(spark, table) == OLD
+
+
+def test_overwrite_partitions_keeps_a_table_without_partitions_that_another_program_has_created(
+    spark: SparkSession, table: str
+) -> None:
+    output = output_of(spark, table, OutputMode.OVERWRITE_PARTITIONS, partition_by=("day",))
+    assert output.prepare()
+    output.stage(spark.createDataFrame(NEW, "id int, day string, x string"))
+    output.check()
+    write(spark, output_of(spark, table, OutputMode.APPEND, "other"), OLD)
+    with pytest.raises(BadSpecError, match=r"partition_by: .* is partitioned by no column, not by day"):
+        output.commit()
+    assert stored_rows(spark, table) == OLD
 
 
 @pytest.mark.parametrize("step", ["change", "_is_picked"])
