@@ -295,8 +295,11 @@ class CommitLog:
     def _delete_lock(self, number: int) -> None:
         """Delete a lock of a dead process or of this attempt, but not a newer lock of another process."""
         lock = self._read_lock(number)
-        if lock is not None and (number < self._number or lock.attempt == self.paths.attempt):
+        is_old = lock is not None and (number < self._number or lock.attempt == self.paths.attempt)
+        if is_old or lock is None:
+            # Also that of this attempt after another process has taken its lock, used it and deleted it.
             self.files.delete(self._path("heartbeat", number))
+        if is_old:
             self.files.delete(self._path("lock", number))
 
     def _send_heartbeats(self, number: int, ended: threading.Event) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -204,6 +205,22 @@ def test_the_end_of_an_attempt_keeps_a_claim_that_its_retry_is_writing(spark: Sp
     draft.touch()
     early.abort()
     assert draft.exists()
+
+
+def test_a_process_that_has_lost_its_lock_leaves_no_heartbeat(spark: SparkSession, tmp_path: Path) -> None:
+    """It still sends heartbeats when the other process has ended."""
+    target = tmp_path / "out"
+    slow = open_attempt(spark, target, OutputMode.OVERWRITE, "slow", patience=0.6)
+    with slow._log.lock():
+        write(open_attempt(spark, target, OutputMode.OVERWRITE, "other", patience=0.01), {"day=1": "other"})
+        heartbeat = local(slow.paths.commits) / "1.heartbeat"
+        for _ in range(600):
+            if heartbeat.exists():
+                break
+            time.sleep(0.1)
+        assert heartbeat.exists()
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+    assert tree(target) == {"day=1": ["other"]}
 
 
 def run_in_between(thread: threading.Thread, left: int) -> None:
