@@ -87,7 +87,8 @@ def _padded(value: str, field: t.StructField) -> str:
 
 
 def _is_own_value(value: str, kind: t.DataType) -> bool:
-    return any(isinstance(kind, known) and pattern.fullmatch(value) for known, pattern in _OWN_VALUES.items())
+    matches = (pattern.fullmatch(value) for known, pattern in _OWN_VALUES.items() if isinstance(kind, known))
+    return value == NULL_PARTITION or any(matches)
 
 
 def _value_text(value: Column, kind: t.DataType) -> Column:
