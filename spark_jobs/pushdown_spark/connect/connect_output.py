@@ -73,7 +73,7 @@ class ConnectFileOutput(FileOutput):
         writer.save(self.paths.rows)
 
 
-class _ReadFilesGuard:
+class _ReadFilesProtection:
     """The files that a job reads, which a commit must not replace."""
 
     def __init__(self, output: str, read_files: Callable[[], Iterable[str]]) -> None:
@@ -110,4 +110,4 @@ def open_connect_output(
     paths = OutputPaths.of(parent, name, run_key)
     files = LocalFiles()
     target = DirectoryTarget(spark, output, files, paths, generation)
-    return ConnectFileOutput(spark, target, CommitLog(files, paths), _ReadFilesGuard(paths.output, read_files))
+    return ConnectFileOutput(spark, target, CommitLog(files, paths), _ReadFilesProtection(paths.output, read_files))

@@ -17,7 +17,7 @@ from pushdown_spark.local_paths import local_path
 from pushdown_spark.output.files.commit_log import CommitLog
 from pushdown_spark.output.files.file_target import DirectoryTarget
 from pushdown_spark.output.files.writer import FileOutput, output_paths
-from pushdown_spark.output.source_guard import SourceGuard
+from pushdown_spark.output.source_protection import ReadPathProtection
 from pushdown_spark.runtime.file_systems.base_files import Files
 from pushdown_spark.runtime.file_systems.hadoop_files import HadoopFiles, open_files
 from pushdown_spark.runtime.file_systems.local_files import LocalFiles
@@ -194,7 +194,7 @@ def open_attempt(
     paths = output_paths(spark, spec.path, run)
     log = CommitLog(files or open_files(spark, paths.output), paths, patience=patience)
     directory = DirectoryTarget(spark, spec, log.files, paths)
-    return FileOutput(spark, directory, log, SourceGuard(HadoopFiles(spark), paths, ()))
+    return FileOutput(spark, directory, log, ReadPathProtection(HadoopFiles(spark), paths, ()))
 
 
 def local(path: str) -> Path:

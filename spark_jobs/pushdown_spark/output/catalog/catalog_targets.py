@@ -15,7 +15,7 @@ from pushdown_spark.output.catalog.catalog_entry import CatalogEntry
 from pushdown_spark.output.catalog.connector_output import ConnectorOutput
 from pushdown_spark.output.catalog.connector_tables import ConnectorTable, DeltaTable, IcebergTable, run_of
 from pushdown_spark.output.catalog.file_table import open_file_table
-from pushdown_spark.output.source_guard import ReadPath
+from pushdown_spark.output.source_protection import ReadPath
 from pushdown_spark.runtime.error_classification import typed_error
 from pushdown_spark.runtime.jvm_gateway import elements
 from pushdown_spark.runtime.spark_internals import catalog_plugin, session_state, sql_parser

@@ -39,7 +39,7 @@ from pushdown_spark.output.files.journal import CatalogChange, has_files
 from pushdown_spark.output.files.layout import OutputPaths
 from pushdown_spark.output.files.partition_names import PartitionNames
 from pushdown_spark.output.files.writer import FileOutput
-from pushdown_spark.output.source_guard import ReadPath, SourceGuard
+from pushdown_spark.output.source_protection import ReadPath, ReadPathProtection
 from pushdown_spark.output.stored_rows import NULL_PARTITION, stored_rows
 from pushdown_spark.output.target_checks import check_column_names, check_visible_partitions
 from pushdown_spark.projection.paths import quote_name
@@ -361,7 +361,7 @@ def open_file_table(
     files = open_files(spark, paths.output)
     log = CommitLog(files, paths, catalog=EntryUpdater(entry, files, paths.output))
     target = FileTableTarget(spark, output, entry, files, paths)
-    return FileOutput(spark, target, log, SourceGuard(HadoopFiles(spark), paths, sources))
+    return FileOutput(spark, target, log, ReadPathProtection(HadoopFiles(spark), paths, sources))
 
 
 def table_paths(spark: SparkSession, entry: CatalogEntry, run_key: str) -> OutputPaths:

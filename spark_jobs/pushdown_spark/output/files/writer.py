@@ -24,7 +24,7 @@ from pushdown_spark.output.files.file_target import OVERWRITE_OPTION, DirectoryT
 from pushdown_spark.output.files.journal import Journal
 from pushdown_spark.output.files.layout import CLAIM, OutputPaths, unescape_name
 from pushdown_spark.output.files.moves import MovePlanner, partitions_of, staged_files
-from pushdown_spark.output.source_guard import OutputGuard, ReadPath, SourceGuard
+from pushdown_spark.output.source_protection import ReadPath, ReadPathProtection, SourceProtection
 from pushdown_spark.output.stored_rows import with_stored_partitions
 from pushdown_spark.output.target_checks import check_nested_outputs, check_no_table
 from pushdown_spark.runtime.file_systems.base_files import FileEntry
@@ -44,7 +44,7 @@ _WHOLE_OUTPUT = ""
 class FileOutput(Output):
     """One attempt of one run to write files. `commit` moves whole files or directories."""
 
-    def __init__(self, spark: SparkSession, target: FileTarget, log: CommitLog, guard: OutputGuard) -> None:
+    def __init__(self, spark: SparkSession, target: FileTarget, log: CommitLog, protection: SourceProtection) -> None:
         """`log` has the commits of the target. Use `open_output`."""
         super().__init__()
         self._spark = spark
@@ -53,7 +53,7 @@ class FileOutput(Output):
         """The paths of this attempt's rows and of the hidden files of its commit."""
         self._files = log.files
         self._log = log
-        self._guard = guard
+        self._protection = protection
         self._frame: DataFrame | None = None
         self._observer: RowObserver | None = None
         self._written_files: int | None = None
@@ -107,7 +107,7 @@ class FileOutput(Output):
                 return False
             check_no_table(self._files, self.paths.output)
             if self._mode is OutputMode.OVERWRITE:
-                self._guard.check(self.name)
+                self._protection.check(self.name)
             if self._keeps_partitions and exists:
                 self._check_partition_columns([self._spelling(name) for name in self._spec.partition_by])
             self._files.write_text(self.paths.claim, "")
@@ -178,7 +178,7 @@ class FileOutput(Output):
                 check_nested_outputs(self._files, self.paths.output, [*partitions, *emptied])
                 self._check_conflicts([*partitions, *emptied])
                 if self._mode is OutputMode.OVERWRITE_PARTITIONS:
-                    self._guard.check(self.name, [*partitions, *emptied])
+                    self._protection.check(self.name, [*partitions, *emptied])
                 summary = self._summarize(staged, partitions)
                 names = tuple(self.paths.below_rows(entry.path) for entry in staged)
                 self._target.record_commit(names, self.staged_rows, summary, is_complete=False)
@@ -350,7 +350,7 @@ def open_output(
     paths = output_paths(spark, output.path, run_key)
     files = open_files(spark, paths.output)
     target = DirectoryTarget(spark, output, files, paths, generation)
-    return FileOutput(spark, target, CommitLog(files, paths), SourceGuard(HadoopFiles(spark), paths, sources))
+    return FileOutput(spark, target, CommitLog(files, paths), ReadPathProtection(HadoopFiles(spark), paths, sources))
 
 
 def output_paths(spark: SparkSession, path: str, run_key: str) -> OutputPaths:

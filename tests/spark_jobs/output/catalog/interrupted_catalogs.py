@@ -16,7 +16,7 @@ from pushdown_spark.output.catalog.catalog_entry import CatalogEntry
 from pushdown_spark.output.catalog.file_table import EntryUpdater, FileTableTarget, table_paths
 from pushdown_spark.output.files.commit_log import CommitLog
 from pushdown_spark.output.files.writer import FileOutput
-from pushdown_spark.output.source_guard import SourceGuard
+from pushdown_spark.output.source_protection import ReadPathProtection
 from pushdown_spark.runtime.file_systems.hadoop_files import HadoopFiles
 
 OLD = {"day=1": "old 1", "day=2": "old 2", "day=3": "old 3"}
@@ -127,7 +127,7 @@ class Table:
         paths = table_paths(self.spark, entry, run)
         log = CommitLog(files, paths, patience=patience, catalog=EntryUpdater(entry, files, paths.output))
         target = FileTableTarget(self.spark, spec, entry, files, paths)
-        return FileOutput(self.spark, target, log, SourceGuard(HadoopFiles(self.spark), paths, ()))
+        return FileOutput(self.spark, target, log, ReadPathProtection(HadoopFiles(self.spark), paths, ()))
 
     def write(self, output: FileOutput, rows: Mapping[str, str] = NEW) -> None:
         """Make all steps of one attempt. Rows of a new table are staged by Spark, which knows their types."""

@@ -57,7 +57,7 @@ class _Root:
     is_literal: bool
 
 
-class OutputGuard(Protocol):
+class SourceProtection(Protocol):
     """The protection of the files that a job reads."""
 
     def check(self, name: str, partitions: Sequence[str] = ("",)) -> None:
@@ -67,7 +67,7 @@ class OutputGuard(Protocol):
         """
 
 
-class SourceGuard:
+class ReadPathProtection:
     """The paths of a job's sources. They are expanded when a commit to the output could delete one of them."""
 
     def __init__(self, hadoop: HadoopFiles, paths: OutputPaths, sources: Iterable[ReadPath]) -> None:
