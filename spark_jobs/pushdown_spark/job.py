@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 _QUERIES = "pushdown_spark.query_run"
 """The module that runs queries. It is imported while Spark starts, because both take time."""
-_QUIET = {
+_DEFAULT_SETTINGS = {
     "spark.app.name": "airflow_pushdown",
     "spark.log.level": "WARN",
     "spark.ui.showConsoleProgress": "false",
@@ -307,7 +307,7 @@ def _start_spark(conf: dict[str, str]) -> SparkSession:
     start_jvm()
     submitted = SparkConf()
     builder = SparkSession.builder
-    for key, value in _QUIET.items():
+    for key, value in _DEFAULT_SETTINGS.items():
         if not submitted.contains(key):
             builder = builder.config(key, value)
     for key, value in conf.items():

@@ -59,7 +59,7 @@ def can_match(root: Node, statistics: Callable[[Path], ColumnBounds | None]) -> 
 
     False is certain. `statistics` returns None for columns without any.
     """
-    return _may_be(root, True, lambda leaf, truth: _outcomes(leaf, statistics)[_PLACES[truth]])
+    return _may_be(root, True, lambda leaf, truth: _outcomes(leaf, statistics)[_OUTCOME_INDEX[truth]])
 
 
 def may_contain(root: Node, contains: Callable[[Path, Value], bool]) -> bool:
@@ -110,7 +110,7 @@ def _may_be(node: Node, truth: _Truth, leaf_may_be: Callable[[Node, _Truth], boo
     return leaf_may_be(node, truth)
 
 
-_PLACES: dict[_Truth, int] = {True: 0, False: 1, None: 2}
+_OUTCOME_INDEX: dict[_Truth, int] = {True: 0, False: 1, None: 2}
 _Pair = tuple[bool, bool]
 _ANY = (True, True)
 

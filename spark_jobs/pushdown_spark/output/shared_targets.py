@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class _Place:
+class _ScanTarget:
     """What a scan writes or reads: a table of a database, a table of the catalog, or a directory.
 
     `name` is as the user gave it. `mode` is None for a source.
@@ -53,15 +53,15 @@ class _Place:
     table: tuple[str, ...] = ()
     directory: str | None = None
 
-    def may_be(self, other: _Place) -> bool:
+    def may_be(self, other: _ScanTarget) -> bool:
         """Return whether two names may mean one table, as far as they show it without their databases."""
         if self.connection is None or other.connection is None:
             return False
-        mine, theirs = (parse_table_name(place.name)[-1].casefold() for place in (self, other))
+        mine, theirs = (parse_table_name(target.name)[-1].casefold() for target in (self, other))
         return self.connection.kind == other.connection.kind and mine == theirs
 
-    def is_in(self, other: _Place) -> bool:
-        """Return whether the directory is that of another place, or inside it."""
+    def is_in(self, other: _ScanTarget) -> bool:
+        """Return whether the directory is that of another target, or inside it."""
         if self.directory is None or other.directory is None:
             return False
         return f"{self.directory}/".startswith(f"{other.directory}/")
@@ -82,7 +82,7 @@ def check_shared_targets(spark: SparkSession, spec: JobSpec, secrets: SecretValu
                 f"scans: {one.scan!r} and {other.scan!r} write to one place ({one.name}, {other.name}); give each an "
                 "output of its own, or let both append to the same one"
             )
-    tables = [place for place in outputs if place.table or place.connection is not None]
+    tables = [output for output in outputs if output.table or output.connection is not None]
     for source in _source_tables(spark, spec, secrets) if tables else ():
         for output in tables:
             if output.scan != source.scan and _is_same_table(source, output):
@@ -92,50 +92,52 @@ def check_shared_targets(spark: SparkSession, spec: JobSpec, secrets: SecretValu
                 )
 
 
-def _is_same_table(one: _Place, other: _Place) -> bool:
+def _is_same_table(one: _ScanTarget, other: _ScanTarget) -> bool:
     if one.table and one.table == other.table:
         return True
     return one.may_be(other) and _table_in_database(one) == _table_in_database(other)
 
 
-def _table_in_database(place: _Place) -> tuple[str, ...]:
+def _table_in_database(table: _ScanTarget) -> tuple[str, ...]:
     """Return the server, the schema and the name of a table, in the spelling of the database."""
-    assert place.connection is not None
-    with closing(connect_to_write(address_of(place.connection))) as connection:
-        target = find_target(connection, place.name)
+    assert table.connection is not None
+    with closing(connect_to_write(address_of(table.connection))) as connection:
+        target = find_target(connection, table.name)
         return connection.server_id(), target.schema, target.key
 
 
-def _outputs(spark: SparkSession, spec: JobSpec, secrets: SecretValues) -> Iterator[_Place]:
+def _outputs(spark: SparkSession, spec: JobSpec, secrets: SecretValues) -> Iterator[_ScanTarget]:
     for scan, part in spec.scans.items():
         match part.output:
             case OutputSpec(path=path, mode=mode):
-                yield _Place(scan, path, mode, directory=_directory(spark, path))
+                yield _ScanTarget(scan, path, mode, directory=_directory(spark, path))
             case TableOutputSpec(table=table, mode=mode):
                 # A scan without its connection fails when it opens its output.
-                yield _Place(scan, table, mode, connection=secrets.outputs.get(scan))
+                yield _ScanTarget(scan, table, mode, connection=secrets.outputs.get(scan))
             case CatalogOutputSpec(catalog_table=table, mode=mode):
-                yield _catalog_place(spark, scan, table, mode)
+                yield _catalog_target(spark, scan, table, mode)
             case None:
                 pass
 
 
-def _source_tables(spark: SparkSession, spec: JobSpec, secrets: SecretValues) -> Iterator[_Place]:
+def _source_tables(spark: SparkSession, spec: JobSpec, secrets: SecretValues) -> Iterator[_ScanTarget]:
     for scan, source in spec.sources.items():
         if isinstance(source, RemoteSourceSpec) and source.table is not None:
-            yield _Place(scan, source.table, None, connection=secrets.remote.get(scan))
+            yield _ScanTarget(scan, source.table, None, connection=secrets.remote.get(scan))
         elif isinstance(source, TableSourceSpec):
-            yield _catalog_place(spark, scan, source.table, None)
+            yield _catalog_target(spark, scan, source.table, None)
 
 
-def _catalog_place(spark: SparkSession, scan: str, table: str, mode: OutputMode | None) -> _Place:
+def _catalog_target(spark: SparkSession, scan: str, table: str, mode: OutputMode | None) -> _ScanTarget:
     name: tuple[str, ...] = ()
     directory = None
     # The scan reports a name that is wrong.
     with suppress(PushdownError, Py4JJavaError):
         name = qualified_name(spark, table)
         directory = None if mode is None else table_directory(spark, table)
-    return _Place(scan, table, mode, table=name, directory=None if directory is None else _directory(spark, directory))
+    return _ScanTarget(
+        scan, table, mode, table=name, directory=None if directory is None else _directory(spark, directory)
+    )
 
 
 def _directory(spark: SparkSession, path: str) -> str:

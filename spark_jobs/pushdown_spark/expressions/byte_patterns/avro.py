@@ -89,14 +89,13 @@ class BlockPattern:
         return self.bits >= _MIN_BITS and sum(map(len, self.expressions)) <= _MAX_SIZE
 
 
-def block_patterns(root: Node, locate: Locate, *, takes_ancient: bool) -> tuple[BlockPattern, ...]:
+def block_patterns(root: Node, locate: Locate, *, includes_shifted_dates: bool) -> tuple[BlockPattern, ...]:
     """Return patterns that all match in a block that contains a passing record, the rarest first.
 
-    Without patterns, every block may contain one. A pattern without expressions means that no record passes. Unless
-    `takes_ancient` is set, Spark may shift dates and times from before the calendars agreed, so that their bytes prove
-    nothing.
+    Without patterns, every block may contain one. A pattern without expressions means that no record passes. Without
+    `includes_shifted_dates`, dates and times from before the calendars agreed have none, because Spark may shift them.
     """
-    writer = _PatternWriter(locate, {} if takes_ancient else _FIRST_UNSHIFTED)
+    writer = _PatternWriter(locate, {} if includes_shifted_dates else _FIRST_UNSHIFTED)
     usable = [pattern for pattern in writer.patterns(facts_of(root)) if pattern.is_usable]
     return tuple(sorted(usable, key=lambda pattern: -pattern.bits))
 

@@ -81,15 +81,15 @@ class Bytecode:
 
 
 def compile_bytecode(
-    writer: AvroType, requested: Sequence[pa.Field], names: NameMatcher, *, whole: bool = True
+    writer: AvroType, requested: Sequence[pa.Field], names: NameMatcher, *, reads_to_end: bool = True
 ) -> Bytecode:
     """Compile the bytecode that reads some columns of records of `writer`.
 
-    Without `whole`, the bytecode stops after the last requested field, so it cannot find the next record. Raises
+    Without `reads_to_end`, the bytecode stops after the last requested field, so it cannot find the next record. Raises
     UnsafeInputError for types that only Spark's reader converts.
     """
     compiler = _Compiler(names)
-    columns = compiler.record(writer, requested, "", whole=whole)
+    columns = compiler.record(writer, requested, "", reads_to_end=reads_to_end)
     out = compiler.out
     out.emit(Opcode.END)
     return Bytecode(tuple(out.code), tuple(out.jumps), tuple(out.is_item_slot), columns)
@@ -103,7 +103,7 @@ class _Compiler:
         self._names = names
 
     def record(
-        self, writer: AvroType, requested: Sequence[pa.Field], path: str, *, whole: bool = True
+        self, writer: AvroType, requested: Sequence[pa.Field], path: str, *, reads_to_end: bool = True
     ) -> tuple[ColumnLayout, ...]:
         """Read the requested members of a record, and step over the others. Return the layouts in their order."""
         if writer.kind is not AvroKind.RECORD:
@@ -117,7 +117,7 @@ class _Compiler:
                 layouts[number] = NullLayout(field.type)
             else:
                 requested_by_source.setdefault(source, []).append(number)
-        last = len(writer.fields) if whole else max(requested_by_source, default=-1) + 1
+        last = len(writer.fields) if reads_to_end else max(requested_by_source, default=-1) + 1
         for source, writer_field in enumerate(writer.fields[:last]):
             numbers = requested_by_source.get(source)
             if not numbers:

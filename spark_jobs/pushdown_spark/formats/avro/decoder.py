@@ -95,7 +95,7 @@ class Decoder:
         self._select_fields = [field for field in fields if field.name not in filter_names]
         self._filter = Executor(self._compile(self._filter_fields)) if query.filter else None
         has_select = query.filter and self._select_fields
-        self._select = Executor(self._compile(self._select_fields, whole=False)) if has_select else None
+        self._select = Executor(self._compile(self._select_fields, reads_to_end=False)) if has_select else None
         self._all = Executor(self._compile(fields))
         self._minimum_size = minimum_size(self._writer)
         self._passing_share = 0.0
@@ -111,7 +111,7 @@ class Decoder:
     def block_search(self, root: Node) -> BlockSearch | None:
         """Return the search for patterns that every block with a passing record contains, or None without patterns."""
         locations = locate(self._writer, self._names)
-        patterns = block_patterns(root, locations, takes_ancient=self._query.corrected_calendar)
+        patterns = block_patterns(root, locations, includes_shifted_dates=self._query.corrected_calendar)
         return BlockSearch(patterns) if patterns else None
 
     def check(self, records: int, size: int) -> None:
@@ -202,5 +202,5 @@ class Decoder:
         columns = [assembler.column(layout) for layout in executor.bytecode.columns]
         return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
 
-    def _compile(self, fields: Sequence[pa.Field], *, whole: bool = True) -> Bytecode:
-        return compile_bytecode(self._writer, fields, self._names, whole=whole)
+    def _compile(self, fields: Sequence[pa.Field], *, reads_to_end: bool = True) -> Bytecode:
+        return compile_bytecode(self._writer, fields, self._names, reads_to_end=reads_to_end)

@@ -98,7 +98,7 @@ class DatabaseOutput(Output):
         accepted = {row["partition"]: row["suffix"] for row in loaded}
         self._partitions = len(accepted)
         self._attempt.require_accepted(accepted)
-        self._attempt.gather()
+        self._attempt.copy_parts()
 
     def check(self) -> None:
         """Check the rows: `checks`, then that they satisfy `replace_where` and have a unique merge key."""

@@ -103,7 +103,7 @@ class RunLedger:
         if record is None or record.attempt != self.attempt or record.state is RunState.COMMITTED:
             raise later_attempt_error(self.target.display_name)
 
-    def enter(
+    def set_state(
         self, connection: WriteConnection, state: RunState, summary: str | None = None, row_count: int | None = None
     ) -> None:
         """Set the state of the run, and the summary to report, unless another attempt has claimed the run."""
@@ -114,7 +114,7 @@ class RunLedger:
             *(state.value, summary, row_count, self.run, self.attempt),
         )
 
-    def forget(self, connection: WriteConnection) -> None:
+    def delete(self, connection: WriteConnection) -> None:
         """Delete the row of the run."""
         connection.change(f"DELETE FROM {self._table} WHERE run = %s", self.run)  # noqa: S608
 

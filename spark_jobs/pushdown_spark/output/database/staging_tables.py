@@ -10,7 +10,7 @@ the commit need not wait for the locks of an attempt that still loads. In SQLite
 
     airflow_pushdown_RUN_TIME_ATTEMPT_NUMBER_TASK
 
-`gather` copies the parts to the table of rows if a check reads one table, or if that table becomes the target.
+`copy_parts` copies the parts to the table of rows if a check reads one table, or if that table becomes the target.
 
 A retry deletes the tables of earlier attempts of its run. Any run deletes tables that are older than `MAX_AGE_SECONDS`.
 """
@@ -125,7 +125,7 @@ class StagingTables:
         rows = connection.rows(f"SELECT partition_id, suffix FROM {self.partitions}")  # noqa: S608
         return {int(str(partition)): str(suffix) for partition, suffix in rows}
 
-    def gather(self, connection: WriteConnection, columns: Sequence[str]) -> None:
+    def copy_parts(self, connection: WriteConnection, columns: Sequence[str]) -> None:
         """Copy the columns of all parts to the table of rows."""
         parts = self._parts(connection)
         with connection.transaction(self.name):

@@ -29,7 +29,7 @@ from pushdown_spark.expressions.names import EXACT_NAMES, NameRule
 from pushdown_spark.output.database.run_ledger import RunLedger, RunRecord, RunState, summary_text
 from pushdown_spark.output.database.staging_tables import StagingTables, drop_leftovers
 from pushdown_spark.output.database.table_changes import TableChange
-from pushdown_spark.output.database.table_rename import rename_to_target, settle_rename
+from pushdown_spark.output.database.table_rename import rename_to_target, resolve_rename
 from pushdown_spark.output.database.target_table import (
     TargetTable,
     columns_without_null,
@@ -107,7 +107,7 @@ class TableAttempt:
             ledger.create(connection)
             drop_leftovers(connection, target, ledger.run)
             while True:
-                settle_rename(connection, ledger)
+                resolve_rename(connection, ledger)
                 with connection.transaction(target.lock):
                     record = ledger.read(connection)
                     # An earlier attempt may have begun to rename its staging table since.
@@ -167,12 +167,12 @@ class TableAttempt:
                 "the next attempt; run the task again"
             )
 
-    def gather(self) -> None:
+    def copy_parts(self) -> None:
         """Collect the rows of all tasks in one table, if a later step reads one and tasks have loaded parts."""
         change = self._require_staged().change
         if self.target.has_parts and not change.staging.is_split:
             with closing(self._connect(self._address)) as connection:
-                change.staging.gather(connection, change.columns)
+                change.staging.copy_parts(connection, change.columns)
 
     def check(self, condition: str = "") -> None:
         """Check the staged rows. `condition` is `replace_where` in the SQL of the database."""
@@ -210,14 +210,14 @@ class TableAttempt:
             row_count = change.staging.require_partitions(connection, partitions)
             table_exists = exists(connection, self.target)
             if not self._may_write(table_exists):
-                ledger.forget(connection)
+                ledger.delete(connection)
                 return False
             if table_exists:
                 self._require_expected_columns(connection)
                 change.apply(connection, row_count)
             else:
                 self._create_table(connection)
-            ledger.enter(connection, RunState.COMMITTED, summary, row_count)
+            ledger.set_state(connection, RunState.COMMITTED, summary, row_count)
         return True
 
     def abort(self) -> None:
@@ -238,7 +238,7 @@ class TableAttempt:
         ledger = self._require_prepared().ledger
         if record is not None:
             # In MySQL, the deletion of a missing row locks a gap, so that runs on two tables could deadlock.
-            ledger.forget(connection)
+            ledger.delete(connection)
         ledger.claim(connection)
         return True
 

@@ -4,7 +4,7 @@ These databases rename outside of transactions. So the ledger shows how far an a
 renamed table shows which attempt has created it:
 
     WRITING     `rename_to_target` has not begun
-    MOVING      the attempt is about to rename, or has renamed. If it died here, `settle_rename` of the next attempt
+    MOVING      the attempt is about to rename, or has renamed. If it died here, `resolve_rename` of the next attempt
                 looks at the comment.
     COMMITTED   the table has the rows of the attempt
     WRITING     the table is missing, or another program has created it
@@ -34,7 +34,7 @@ def rename_to_target(
     with connection.transaction(target.lock):
         ledger.require_claim(connection)
         row_count = staging.require_partitions(connection, partitions)
-        ledger.enter(connection, RunState.MOVING, summary, row_count)
+        ledger.set_state(connection, RunState.MOVING, summary, row_count)
     try:
         connection.rows(f"RENAME TABLE {staging.rows} TO {target.sql}")
     except PushdownError:
@@ -44,14 +44,14 @@ def rename_to_target(
         if comment_of(connection, target) != staging.marker:
             with connection.transaction(target.lock):
                 ledger.require_claim(connection)
-                ledger.enter(connection, RunState.WRITING)
+                ledger.set_state(connection, RunState.WRITING)
             return False
     with connection.transaction(target.lock):
-        ledger.enter(connection, RunState.COMMITTED, summary, row_count)
+        ledger.set_state(connection, RunState.COMMITTED, summary, row_count)
     return True
 
 
-def settle_rename(connection: WriteConnection, ledger: RunLedger) -> None:
+def resolve_rename(connection: WriteConnection, ledger: RunLedger) -> None:
     """Find out whether an earlier attempt of the run that was about to rename has done so, and record it."""
     record = ledger.read(connection)
     if record is None or record.state is not RunState.MOVING:
@@ -63,4 +63,4 @@ def settle_rename(connection: WriteConnection, ledger: RunLedger) -> None:
     with connection.transaction(ledger.target.lock):
         if ledger.read(connection) == record:
             earlier = replace(ledger, attempt=record.attempt)
-            earlier.enter(connection, state, record.summary, record.row_count)
+            earlier.set_state(connection, state, record.summary, record.row_count)

@@ -148,14 +148,14 @@ def hold_signals() -> Iterator[None]:
         return
     received: list[int] = []
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    for held in handlers:
-        signal.signal(held, lambda number, _frame: received.append(number))
+    for signal_number in handlers:
+        signal.signal(signal_number, lambda number, _frame: received.append(number))
     try:
         yield
     finally:
         # SIGINT last, because its handler may raise between two steps of this block.
-        for held, handler in reversed(handlers.items()):
-            signal.signal(held, handler)
+        for signal_number, handler in reversed(handlers.items()):
+            signal.signal(signal_number, handler)
         for number in received:
             signal.raise_signal(number)
 

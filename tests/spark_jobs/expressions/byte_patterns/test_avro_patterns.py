@@ -188,7 +188,7 @@ def test_block_with_a_passing_record_matches_every_pattern(data: st.DataObject) 
     row = data.draw(tables())
     root = data.draw(filters(row))
     patterns = block_patterns(
-        root, locate(parse_schema(json.dumps(row.schema)), NameMatcher(ANY_CASE)), takes_ancient=True
+        root, locate(parse_schema(json.dumps(row.schema)), NameMatcher(ANY_CASE)), includes_shifted_dates=True
     )
     if ArrowFilter(root).keep(_batch(row)).true_count:
         block = _encode(row.schema, row.records)
@@ -242,14 +242,14 @@ def test_filters_that_cannot_skip_blocks_have_no_pattern(root: Node) -> None:
 
 def _patterns(root: Node) -> tuple[BlockPattern, ...]:
     located = locate(parse_schema(json.dumps(SCHEMA)), NameMatcher(ANY_CASE))
-    return block_patterns(root, located, takes_ancient=True)
+    return block_patterns(root, located, includes_shifted_dates=True)
 
 
 def test_decimals_may_have_redundant_bytes() -> None:
     schema = {"type": "record", "name": "R", "fields": [{"name": "v", "type": _decimal()}]}
     root = Comparison(Column(("v",), LogicalType.DECIMAL, pa.decimal128(9, 2)), Op.EQ, Decimal("-1234.56"))
     (pattern,) = block_patterns(
-        root, locate(parse_schema(json.dumps(schema)), NameMatcher(ANY_CASE)), takes_ancient=True
+        root, locate(parse_schema(json.dumps(schema)), NameMatcher(ANY_CASE)), includes_shifted_dates=True
     )
     for length in range(3, 17):
         block = zigzag(length) + (-123456).to_bytes(length, "big", signed=True)
@@ -286,12 +286,12 @@ CALENDAR = {
 )
 def test_days_that_spark_may_move_to_another_calendar_have_no_pattern(root: Node, certain: bool) -> None:
     located = locate(parse_schema(json.dumps(CALENDAR)), NameMatcher(ANY_CASE))
-    assert bool(block_patterns(root, located, takes_ancient=False)) is certain
-    assert block_patterns(root, located, takes_ancient=True)
+    assert bool(block_patterns(root, located, includes_shifted_dates=False)) is certain
+    assert block_patterns(root, located, includes_shifted_dates=True)
 
 
 def test_false_filter_skips_every_block() -> None:
     patterns = block_patterns(
-        InList(ID, ()), locate(parse_schema(json.dumps(SCHEMA)), NameMatcher(ANY_CASE)), takes_ancient=True
+        InList(ID, ()), locate(parse_schema(json.dumps(SCHEMA)), NameMatcher(ANY_CASE)), includes_shifted_dates=True
     )
     assert not BlockSearch(patterns).may_match(b"anything")

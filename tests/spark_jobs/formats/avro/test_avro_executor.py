@@ -25,8 +25,10 @@ LONG = "x" * 9_000
 """A string whose length takes three bytes."""
 
 
-def program_of(schema: object, requested: list[pa.Field], *, whole: bool = True) -> Bytecode:
-    return compile_bytecode(parse_schema(json.dumps(schema)), requested, NameMatcher(EXACT_NAMES), whole=whole)
+def program_of(schema: object, requested: list[pa.Field], *, reads_to_end: bool = True) -> Bytecode:
+    return compile_bytecode(
+        parse_schema(json.dumps(schema)), requested, NameMatcher(EXACT_NAMES), reads_to_end=reads_to_end
+    )
 
 
 def execute(program: Bytecode, data: bytes, runs: RecordRuns, *, compiled: bool) -> tuple[list[list[int]], ...]:
@@ -72,16 +74,20 @@ def _type(avro: object, null: int | None) -> object:
 
 
 @settings(max_examples=100, deadline=None)
-@given(table=flat_tables(), whole=st.booleans())
+@given(table=flat_tables(), reads_to_end=st.booleans())
 def test_machine_code_fills_the_slots_as_python_does(
-    table: tuple[dict[str, object], list[pa.Field], list[dict[str, object]]], whole: bool
+    table: tuple[dict[str, object], list[pa.Field], list[dict[str, object]]], reads_to_end: bool
 ) -> None:
     schema, requested, records = table
     pieces = [encode(schema, [record]) for record in records]
     data = b"".join(pieces)
-    program = program_of(schema, requested, whole=whole)
+    program = program_of(schema, requested, reads_to_end=reads_to_end)
     ends = np.cumsum([0, *map(len, pieces)], dtype=np.int64)
-    runs = RecordRuns.of_blocks([(0, len(data), len(records))]) if whole else RecordRuns.of_records(ends[:-1], ends[1:])
+    runs = (
+        RecordRuns.of_blocks([(0, len(data), len(records))])
+        if reads_to_end
+        else RecordRuns.of_records(ends[:-1], ends[1:])
+    )
     by_python, by_machine_code = (execute(program, data, runs, compiled=compiled) for compiled in (False, True))
     assert by_python == by_machine_code
 

@@ -165,7 +165,7 @@ def write_once(
         writer = attempt.stage(SCHEMA, attempt.existing_table(), name_rule=ANY_CASE)
         for number, rows in enumerate(partitions):
             writer.load(number, iter([batch(rows)]))
-        attempt.gather()
+        attempt.copy_parts()
         attempt.check(case.condition)
         attempt.commit(len(partitions), OutputSummary(mode=case.mode, columns={}))
     except BaseException:

@@ -77,7 +77,7 @@ def test_retry_after_a_crash_of_the_server_equals_one_run(server: Server, case: 
         for number, rows in enumerate(NEW):
             writer.load(number, iter([batch(rows)]))
         reach("loaded")
-        attempt.gather()
+        attempt.copy_parts()
         reach("gathered")
         attempt.commit(len(NEW), OutputSummary(mode=case.mode, columns={}))
         reach("committed")

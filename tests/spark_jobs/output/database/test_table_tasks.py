@@ -89,7 +89,7 @@ def test_second_attempt_of_a_partition_adds_nothing(database: Database, mode: Ou
     assert writer.load(0, slow())[1:] == (2, False)
     writer.load(1, iter([batch(NEW[1])]))
     writer.load(1, iter([batch(other)]))
-    attempt.gather()
+    attempt.copy_parts()
     attempt.commit(2, OutputSummary(mode=case.mode, columns={}))
     assert sorted(database.rows("SELECT id, day, x FROM t")) == sorted([*other, *NEW[1]])
     assert database.tables() == ["t"]
@@ -144,7 +144,7 @@ def test_commit_does_not_wait_for_a_task_that_has_lost(
             assert is_loading.wait(120)
             for number, rows in enumerate(NEW):
                 writer.load(number, iter([batch(rows)]))
-            attempt.gather()
+            attempt.copy_parts()
             attempt.check()
             commit = threads.submit(attempt.commit, len(NEW), OutputSummary(mode=case.mode, columns={}))
             assert commit.result(timeout=120) is not None
@@ -276,7 +276,7 @@ def test_retry_that_begins_before_the_staging_table_is_renamed_keeps_its_rows(
     writer = first.stage(SCHEMA, None, name_rule=ANY_CASE)
     for number, rows in enumerate(NEW):
         writer.load(number, iter([batch(rows)]))
-    first.gather()
+    first.copy_parts()
     with closing(connect_to_write(database.address)) as reader:
         reader.begin()
         for table in (writer.table, with_suffix(writer.table, "_p")):
@@ -343,7 +343,7 @@ def test_a_server_does_not_end_the_session_of_a_task_that_waits_for_rows(databas
         assert attempt.prepare()
         writer = attempt.stage(SCHEMA, attempt.existing_table(), name_rule=ANY_CASE)
         writer.load(0, slow())
-        attempt.gather()
+        attempt.copy_parts()
         attempt.commit(1, OutputSummary(mode=case.mode, columns={}))
     finally:
         database.execute(*NO_IDLE_LIMITS[database.product])
@@ -467,7 +467,7 @@ def load(attempt: TableAttempt, partitions: Sequence[Sequence[tuple[object, ...]
     writer = attempt.stage(SCHEMA, attempt.existing_table(), name_rule=ANY_CASE)
     for number, rows in enumerate(partitions):
         writer.load(number, iter([batch(rows)]))
-    attempt.gather()
+    attempt.copy_parts()
 
 
 @pytest.mark.parametrize("has_table", [True, False], ids=["existing", "missing"])
@@ -493,7 +493,7 @@ def test_sqlite_is_not_locked_while_tasks_load(tmp_path: Path, has_table: bool, 
     assert writer.load(0, loading())[1:] == (3, True)
     with pytest.raises(ValueError, match="disturbed"):
         writer.load(1, slow_rows())
-    attempt.gather()
+    attempt.copy_parts()
     attempt.commit(1, OutputSummary(mode=case.mode, columns={}))
     assert sorted(database.rows("SELECT id, day, x FROM t")) == case.expected()
     assert [each.name for each in tmp_path.iterdir()] == [path.name]
