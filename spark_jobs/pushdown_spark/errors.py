@@ -83,6 +83,11 @@ class PushdownError(Exception):
 
     code: ErrorCode = ErrorCode.INTERNAL
 
+    def __init_subclass__(cls, code: ErrorCode | None = None) -> None:
+        """Set the code of a subclass. Without `code`, it is that of the base class."""
+        if code is not None:
+            cls.code = code
+
     def __init__(self, message: str, *, code: ErrorCode | None = None) -> None:
         super().__init__(message)
         if code is not None:
@@ -97,10 +102,8 @@ class PushdownError(Exception):
         return f"\n{cls.__module__}.{cls.__qualname__}: {problem}"
 
 
-class BadSpecError(PushdownError):
+class BadSpecError(PushdownError, code=ErrorCode.BAD_SPEC):
     """The job description is wrong; the message names the parameter."""
-
-    code = ErrorCode.BAD_SPEC
 
 
 class ExecutorMismatchError(BadSpecError):
@@ -111,96 +114,68 @@ class AccessDeniedError(BadSpecError):
     """The pushdown reader's credentials may not read a file; those of Spark's reader may."""
 
 
-class UnknownColumnError(PushdownError):
+class UnknownColumnError(PushdownError, code=ErrorCode.UNKNOWN_COLUMN):
     """A column is not in the source; the message suggests the nearest names."""
 
-    code = ErrorCode.UNKNOWN_COLUMN
 
-
-class KindMismatchError(PushdownError):
+class KindMismatchError(PushdownError, code=ErrorCode.KIND_MISMATCH):
     """A path step that does not fit the column's type: a member of a non-struct, or an index into a non-array."""
 
-    code = ErrorCode.KIND_MISMATCH
 
-
-class BadPredicateError(PushdownError):
+class BadPredicateError(PushdownError, code=ErrorCode.BAD_PREDICATE):
     """The predicate does not parse or does not type-check; the message shows where."""
 
-    code = ErrorCode.BAD_PREDICATE
 
-
-class BadSchemaError(PushdownError):
+class BadSchemaError(PushdownError, code=ErrorCode.BAD_SCHEMA):
     """A declared schema does not parse."""
 
-    code = ErrorCode.BAD_SCHEMA
 
-
-class MissingPathError(PushdownError):
+class MissingPathError(PushdownError, code=ErrorCode.MISSING_PATH):
     """An input path or glob matches nothing."""
-
-    code = ErrorCode.MISSING_PATH
 
 
 class ChangedFilesError(MissingPathError):
     """Files have changed since the query was planned, so that its plan would miss rows; another try plans it again."""
 
 
-class OutputExistsError(PushdownError):
+class OutputExistsError(PushdownError, code=ErrorCode.OUTPUT_EXISTS):
     """The output exists and the mode forbids changing it."""
 
-    code = ErrorCode.OUTPUT_EXISTS
 
-
-class OutputTakenError(PushdownError):
+class OutputTakenError(PushdownError, code=ErrorCode.OUTPUT_TAKEN):
     """A later attempt of the same run has begun to write the output, so this attempt cannot commit."""
 
-    code = ErrorCode.OUTPUT_TAKEN
 
-
-class OutputConflictError(PushdownError):
+class OutputConflictError(PushdownError, code=ErrorCode.OUTPUT_CONFLICT):
     """Another run has committed the same partition since this one began; the message names run and partition."""
 
-    code = ErrorCode.OUTPUT_CONFLICT
 
-
-class CheckFailedError(PushdownError):
+class CheckFailedError(PushdownError, code=ErrorCode.CHECK_FAILED):
     """Rows failed a check, so that nothing was committed; the message names each check and the value found."""
-
-    code = ErrorCode.CHECK_FAILED
 
 
 class UnwritableValueError(CheckFailedError):
     """An output cannot hold a value as it is; the message names the column and the kind of value."""
 
 
-class UnreadableFileError(PushdownError):
+class UnreadableFileError(PushdownError, code=ErrorCode.UNREADABLE_FILE):
     """A file cannot be read; the message names the file and the byte position."""
 
-    code = ErrorCode.UNREADABLE_FILE
 
-
-class UnsafeInputError(PushdownError):
+class UnsafeInputError(PushdownError, code=ErrorCode.UNSAFE_INPUT):
     """Spark may read some bytes in a way that the pushdown reader cannot reproduce, so only Spark can read the file."""
 
-    code = ErrorCode.UNSAFE_INPUT
 
-
-class SchemaConflictError(PushdownError):
+class SchemaConflictError(PushdownError, code=ErrorCode.SCHEMA_CONFLICT):
     """Files do not agree with each other or with the declared schema; the message names column and types."""
 
-    code = ErrorCode.SCHEMA_CONFLICT
 
-
-class RemoteRefusedError(PushdownError):
+class RemoteRefusedError(PushdownError, code=ErrorCode.REMOTE_REFUSED):
     """A database rejects the credentials or TLS, or lacks a table or a privilege."""
 
-    code = ErrorCode.REMOTE_REFUSED
 
-
-class RemoteFailedError(PushdownError):
+class RemoteFailedError(PushdownError, code=ErrorCode.REMOTE_FAILED):
     """A database is not reachable, or a connection or statement was interrupted; another try may succeed."""
-
-    code = ErrorCode.REMOTE_FAILED
 
 
 class LostConnectionError(RemoteFailedError):
