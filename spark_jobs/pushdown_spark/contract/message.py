@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
@@ -50,9 +50,15 @@ def problems_of(error: ValidationError) -> list[str]:
     """Return the problems of a validation by field, without the values."""
     problems = error.errors(include_url=False, include_context=False, include_input=False)
     return [
-        f"{'.'.join(map(str, problem['loc']))}: {problem['msg'].removeprefix('Value error, ')}".removeprefix(": ")
+        f"{_field_path(problem['loc'])}: {problem['msg'].removeprefix('Value error, ')}".removeprefix(": ")
         for problem in problems
     ]
+
+
+def _field_path(steps: Sequence[int | str]) -> str:
+    """Return the path of a field, without the tag that pydantic adds for the kind of a source in a job spec."""
+    kinds = ("files", "remote") if steps[:1] == ("sources",) else ()
+    return ".".join(str(step) for number, step in enumerate(steps) if number != 2 or step not in kinds)
 
 
 def shorten(text: str, longest: int) -> str:

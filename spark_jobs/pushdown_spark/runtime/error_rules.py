@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 
 from pushdown_spark import errors
 from pushdown_spark.contract import ErrorCode
+from pushdown_spark.contract.message import problems_of
 from pushdown_spark.projection.file_locations import location
 from pushdown_spark.runtime.exception_chain import BRACKETED_CONDITION, Link
 from pushdown_spark.runtime.file_systems.hadoop_files import HadoopFiles
@@ -117,18 +118,9 @@ def _own_error(chain: Sequence[Link]) -> Classification | None:
 def _invalid_spec(chain: Sequence[Link]) -> Classification | None:
     for link in chain:
         if isinstance(link.python, ValidationError):
-            problems = [
-                f"{_spec_path(problem['loc']) or 'spec'}: {problem['msg'].removeprefix('Value error, ')}"
-                for problem in link.python.errors(include_url=False, include_input=False)
-            ]
-            return Classification(ErrorCode.BAD_SPEC, f"the job spec is not valid: {'; '.join(problems)}", link.kind)
+            problems = "; ".join(problems_of(link.python))
+            return Classification(ErrorCode.BAD_SPEC, f"the job spec is not valid: {problems}", link.kind)
     return None
-
-
-def _spec_path(steps: Sequence[int | str]) -> str:
-    """Return the path of a field in the spec, without the tag that pydantic adds for the kind of a source."""
-    kinds = ("files", "remote") if steps[:1] == ("sources",) else ()
-    return ".".join(str(step) for number, step in enumerate(steps) if number != 2 or step not in kinds)
 
 
 def _disk_full(chain: Sequence[Link]) -> Classification | None:
