@@ -75,15 +75,15 @@ def _postgres(connection: Connection) -> dict[str, object]:
 
 def _mysql(connection: Connection) -> dict[str, object]:
     extras = _supported_extras(connection, _MYSQL, _MYSQL_UNUSED)
-    file_extras = _mysql_files(connection, extras.get("ssl") or {})
+    file_extras = _mysql_files(extras.get("ssl") or {})
     files = {f"{name}_file": file_extras.get(name) or extras.get(f"ssl_{name}") for name in ("ca", "cert", "key")}
     return {
         **_server(connection, DatabaseKind.MYSQL, extras),
-        "tls": Tls.model_validate({"mode": _mysql_mode(connection, extras, file_extras, files), **files}),
+        "tls": Tls.model_validate({"mode": _mysql_mode(extras, file_extras, files), **files}),
     }
 
 
-def _mysql_files(connection: Connection, value: object) -> _Extras:
+def _mysql_files(value: object) -> _Extras:
     """Return the extra `ssl`, which may be a JSON string."""
     try:
         files = json.loads(value) if isinstance(value, str) else value
@@ -94,7 +94,7 @@ def _mysql_files(connection: Connection, value: object) -> _Extras:
     return files
 
 
-def _mysql_mode(connection: Connection, extras: _Extras, file_extras: _Extras, files: _Extras) -> TlsMode:
+def _mysql_mode(extras: _Extras, file_extras: _Extras, files: _Extras) -> TlsMode:
     """Return the given mode, otherwise the mode that MySQL's own clients would choose for the files."""
     if named := extras.get("ssl_mode"):
         if str(named).lower() not in _MYSQL_MODES:
