@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 
@@ -111,14 +111,6 @@ class Client(Protocol):
 
     def close(self) -> None:
         """Close the connection. Never raises."""
-
-
-@runtime_checkable
-class SupportsSnapshots(Protocol):
-    """A client whose snapshot of the database other connections can read."""
-
-    def export_snapshot(self) -> str:
-        """Return the name of the snapshot, which is valid until the client closes."""
 
 
 def address_of(connection: RemoteConnection) -> DatabaseAddress:

@@ -13,7 +13,7 @@ from pyspark.sql import types as t
 from sqlglot import exp
 
 from pushdown_spark.contract import ConjunctReport, RemoteSourceSpec, SourceReport, Transport
-from pushdown_spark.databases.client import Client, DatabaseAddress, SupportsSnapshots
+from pushdown_spark.databases.client import Client, DatabaseAddress
 from pushdown_spark.databases.read.database_statistics import MAX_FEW_ROWS, expects_few_rows
 from pushdown_spark.databases.read.jdbc import ARROW, TransportChoice
 from pushdown_spark.databases.read.mysql_selectivity import is_key_lookup_faster, key_lookup_query, sample_selectivity
@@ -208,10 +208,12 @@ class DatabaseScan(Scan):
         splits = plan_splits(client, plan.table, plan.spec, plan.query.sql, parallelism)
         if not (splits.has_several and plan.spec.consistent):
             return DatabaseRead(plan, splits)
+        from pushdown_spark.databases.clients.postgresql import PostgresqlClient
+
         exporter = self._execution.connect()
         self._release_snapshot = weakref.finalize(self, exporter.close)
         # Splits of other databases have several partitions only with `consistent=False`.
-        assert isinstance(exporter, SupportsSnapshots)
+        assert isinstance(exporter, PostgresqlClient)
         return DatabaseRead(plan, splits, exporter.export_snapshot())
 
     def _read(self, read: DatabaseRead) -> DataFrame:
