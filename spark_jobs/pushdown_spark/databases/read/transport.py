@@ -39,7 +39,9 @@ class QueryExecution:
         self._address = address
         self._spec = spec
         self._table = table
-        self._metrics = spark.sparkContext.accumulator({}, TaskCounts[PartitionMetrics]())
+        # Not `TaskCounts[...]()`, as in `WorkerScan`: its type argument would be pickled.
+        counts: TaskCounts[PartitionMetrics] = TaskCounts()
+        self._metrics = spark.sparkContext.accumulator({}, counts)
         self._runs = 0
         self._statements: tuple[str, ...] = ()
         self._partitioning = ""
