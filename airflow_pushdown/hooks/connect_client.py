@@ -149,8 +149,8 @@ def _spark_python(parameter: str | None) -> str:
     named = parameter or os.environ.get(SPARK_PYTHON_VARIABLE) or os.environ.get("PYSPARK_PYTHON")
     python = shutil.which(named) if named else None
     if python is None:
+        problem = f"{named} is not an executable file" if named else "not set"
         raise config_error(
-            f"spark_python: {named or 'nothing'} is not an executable file; set it to the Python of an environment "
-            'with "pushdown-spark[spark,connect]"'
+            f'spark_python: {problem}; set it to the Python of an environment with "pushdown-spark[spark,connect]"'
         )
     return python

@@ -334,10 +334,7 @@ class PushdownSubmitHook(ClusterDriverHook):
                 "the pod"
             )
         if self._tracked_after_submit and self.driver_id is None:
-            raise retryable_error(
-                "spark-submit ended without printing the id of a driver; see its output in the log above, last line: "
-                f"{self._output.cause or 'nothing'}"
-            )
+            raise retryable_error(f"spark-submit ended without printing the id of a driver; {self._output.note}")
 
     @property
     def _tracked_after_submit(self) -> bool:

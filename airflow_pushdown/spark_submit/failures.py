@@ -50,9 +50,7 @@ def check_exit(returncode: int, output: SubmitOutput, *, has_result: bool, progr
 
 def no_result_error(output: SubmitOutput) -> PushdownTaskError:
     """Return the error for a job that ended without an error and without a result."""
-    return retryable_error(
-        f"the job ended without a result; see its output in the log above, last line: {output.cause or 'nothing'}"
-    )
+    return retryable_error(f"the job ended without a result; {output.note}")
 
 
 def driver_lost_error(driver_id: str, status: DriverStatus) -> PushdownTaskError:

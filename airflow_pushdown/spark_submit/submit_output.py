@@ -86,6 +86,11 @@ class SubmitOutput:
         return next((cause for cause in self._causes if cause is not None), self._last)[:_MAX_CAUSE_CHARACTERS]
 
     @property
+    def note(self) -> str:
+        """The cause for an error message, and where the other lines are."""
+        return f"see its output in the log above, last line: {self.cause}" if self.cause else "it printed no lines"
+
+    @property
     def final_error(self) -> str | None:
         """The parameter that caused the failure with advice, or None if a retry may succeed."""
         cause = self.cause

@@ -71,3 +71,10 @@ def test_a_cause_has_a_bounded_length() -> None:
     output = SubmitOutput()
     output.add("ValueError: " + "x" * 10_000)
     assert len(output.cause) == 500
+
+
+def test_the_note_of_an_error_has_the_last_line_or_says_that_there_is_none() -> None:
+    output = SubmitOutput()
+    assert output.note == "it printed no lines"
+    output.add("bye\n")
+    assert output.note == "see its output in the log above, last line: bye"
