@@ -26,7 +26,7 @@ _SAMPLE = JobResult(
     sources={
         "source": SourceReport(
             reader="pushdown",
-            reason="asked for with reader='pushdown'",
+            reason="requested with reader='pushdown'",
             conjuncts=(
                 ConjunctReport(
                     sql="tailnum = 'N328AA'",

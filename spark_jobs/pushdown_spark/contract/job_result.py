@@ -19,7 +19,7 @@ LONGEST_CONJUNCT = 1_000
 """Maximum length of a conjunct in a report, in characters."""
 MAX_PARTITIONS = 100
 """Maximum number of output partitions in a result."""
-SPARK_REQUESTED = "asked for with reader='spark'"
+SPARK_REQUESTED = "requested with reader='spark'"
 """The reason for Spark's reader if the user has chosen it. Every other reason explains a fallback."""
 _LEAST_ERROR = 1.0
 """Seconds by which an estimate must be wrong to be reported."""

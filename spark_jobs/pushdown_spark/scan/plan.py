@@ -14,7 +14,7 @@ SAMPLED_FILES = 3
 """Number of files from which an estimate reads a sample."""
 _MARGIN = 0.9
 _READER = "pushdown"
-PUSHDOWN_REQUESTED = "asked for with reader='pushdown'"
+PUSHDOWN_REQUESTED = "requested with reader='pushdown'"
 """The reason for a reader that the user chose."""
 
 

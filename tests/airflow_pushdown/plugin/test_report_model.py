@@ -345,9 +345,9 @@ def test_bytes_read_are_known_where_only_the_size_of_a_table_is_unknown() -> Non
 def test_a_fallback_is_a_predicate_that_sparks_reader_took_without_being_asked() -> None:
     conjunct = ConjunctReport(sql="f(a)", exactness=Exactness.UNSUPPORTED)
     fallback = SourceReport(reader="spark", reason="it is dear", conjuncts=(conjunct,), bytes_read=7, bytes_total=9)
-    asked = fallback.model_copy(update={"reason": "asked for with reader='spark'"})
+    requested = fallback.model_copy(update={"reason": "requested with reader='spark'"})
     whole = fallback.model_copy(update={"conjuncts": ()})
-    result = JobResult(sources={"fallback": fallback, "asked": asked, "whole": whole})
+    result = JobResult(sources={"fallback": fallback, "requested": requested, "whole": whole})
     (found,) = DagReports("dag", datetime(2026, 1, 30, tzinfo=UTC), (dag_run(2, result), dag_run(1, result))).fallbacks
     assert (found.source, found.reason, found.runs) == ("fallback", "it is dear", 2)
     assert (found.bytes_read, found.bytes_stored) == (14, 18)

@@ -111,7 +111,7 @@ def test_external_tables_without_partitions_are_read_at_their_location(
 def test_auto_explains_its_choice(spark: SparkSession, name: str) -> None:
     create(spark, name, "parquet")
     assert agrees(spark, name, "id = 7", reader="auto").reason
-    assert agrees(spark, name, "id = 7", reader="spark").reason == "asked for with reader='spark'"
+    assert agrees(spark, name, "id = 7", reader="spark").reason == "requested with reader='spark'"
     assert agrees(spark, name, None, reader="auto").reader == "spark"
 
 
