@@ -28,7 +28,7 @@ from pushdown_spark.output.base_output import Output, column_types
 from pushdown_spark.output.catalog.connector_tables import Commit, ConnectorTable
 from pushdown_spark.output.checks import RowObserver, check_rows, raise_failures, require_columns
 from pushdown_spark.output.stored_rows import check_stored_types, stored_rows, with_stored_partitions
-from pushdown_spark.output.target_checks import check_column_names, check_existing_table, check_partition_by
+from pushdown_spark.output.target_checks import check_column_names, check_partition_by, may_write_table
 from pushdown_spark.projection.paths import quote_name
 from pushdown_spark.runtime.error_classification import typed_error
 
@@ -64,12 +64,10 @@ class ConnectorOutput(Output):
 
     def prepare(self) -> bool:
         """Look for a commit of an earlier attempt. Return False if there is one, or in mode `ignore` for a table."""
-        exists = self._exists = self._table.exists()
-        if exists and self._is_committed():
+        self._exists = self._table.exists()
+        if not self._may_write(self._exists):
             return False
-        if exists:
-            if not self._may_change():
-                return False
+        if self._exists:
             self._check_table()
             self._table.fence()
         return True
@@ -118,7 +116,7 @@ class ConnectorOutput(Output):
     def commit(self) -> None:
         """Add one version to the table, unless an earlier attempt of the run has done so."""
         exists = self._table.exists()
-        if exists and (self._is_committed() or not self._may_change()):
+        if not self._may_write(exists):
             return
         self._require_same_columns(exists)
         if exists:
@@ -134,7 +132,7 @@ class ConnectorOutput(Output):
                     return
                 if not exists:
                     # Another program has created the table in the meantime.
-                    if not self._may_change():
+                    if not may_write_table(self._output.mode, self.name, exists=True):
                         return
                     raise self._change_error() from problem
             raise self._table.error(problem) from problem
@@ -148,6 +146,11 @@ class ConnectorOutput(Output):
     def _staged_rows(self) -> DataFrame:
         assert self._rows is not None
         return self._rows
+
+    def _may_write(self, exists: bool) -> bool:
+        """Return False if an earlier attempt has committed, or if mode `ignore` keeps the table."""
+        is_committed = exists and self._is_committed()
+        return not is_committed and may_write_table(self._output.mode, self.name, exists=exists)
 
     def _is_committed(self) -> bool:
         commit = self._table.find_commit()
@@ -167,11 +170,6 @@ class ConnectorOutput(Output):
         if not commit.is_own:
             self.committed_rows = commit.rows
         self.summary = self._summarize(commit)
-
-    def _may_change(self) -> bool:
-        """Return False if mode `ignore` keeps the existing table. Raises OutputExistsError if it must not exist."""
-        check_existing_table(self._output.mode, self.name)
-        return self._output.mode is not OutputMode.IGNORE
 
     def _check_table(self) -> None:
         """Raise typed errors for parameters that do not fit the table."""

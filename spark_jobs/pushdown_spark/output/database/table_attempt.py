@@ -38,7 +38,7 @@ from pushdown_spark.output.database.target_table import (
     find_target,
     generated_columns,
 )
-from pushdown_spark.output.target_checks import check_existing_table
+from pushdown_spark.output.target_checks import may_write_table
 
 _RTRIM = "RTRIM"
 
@@ -254,10 +254,7 @@ class TableAttempt:
         return True
 
     def _may_write(self, table_exists: bool) -> bool:
-        """Return False if mode `ignore` keeps the table. Raises OutputExistsError if it must not exist."""
-        if table_exists:
-            check_existing_table(self._output.mode, self.target.display_name)
-        return not table_exists or self._output.mode is not OutputMode.IGNORE
+        return may_write_table(self._output.mode, self.target.display_name, exists=table_exists)
 
     def _create_table(self, connection: WriteConnection) -> None:
         """Make the staging table the missing table. Raises RemoteFailedError if the table was there before."""
