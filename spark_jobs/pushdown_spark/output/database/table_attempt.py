@@ -44,14 +44,6 @@ _RTRIM = "RTRIM"
 
 
 @dataclass(frozen=True)
-class _PreparedTable:
-    """What `prepare` finds: the table, and the ledger of the run."""
-
-    target: TargetTable
-    ledger: RunLedger
-
-
-@dataclass(frozen=True)
 class _StagedTable:
     """What `stage` creates: the change of the table, its columns, and whether the table was missing."""
 
@@ -77,7 +69,8 @@ class TableAttempt:
         self._generation = generation
         self._attempt = uuid.uuid4().hex[:16]
         self._connect = connect
-        self._prepared: _PreparedTable | None = None
+        self._ledger: RunLedger | None = None
+        """The ledger of the table, set by `prepare`."""
         self._staged: _StagedTable | None = None
         self._stages = 0
         self.staging: StagingTables | None = None
@@ -88,7 +81,7 @@ class TableAttempt:
     @property
     def target(self) -> TargetTable:
         """The table, after `prepare`."""
-        return self._require_prepared().target
+        return self._require_ledger().target
 
     @property
     def table(self) -> RemoteTable:
@@ -102,8 +95,7 @@ class TableAttempt:
         """
         with closing(self._connect(self._address)) as connection:
             target = find_target(connection, self._output.table)
-            ledger = RunLedger(target, self._run_key, self._attempt, self._generation)
-            self._prepared = _PreparedTable(target, ledger)
+            ledger = self._ledger = RunLedger(target, self._run_key, self._attempt, self._generation)
             ledger.create(connection)
             drop_leftovers(connection, target, ledger.run)
             while True:
@@ -136,7 +128,7 @@ class TableAttempt:
                 self.staging.drop(connection)
             # Some checks read one table, and one can become a missing table.
             reads_one = existing is None or self._output.mode is OutputMode.MERGE or bool(self._output.checks.unique)
-            run = self._require_prepared().ledger.run
+            run = self._require_ledger().run
             staging = StagingTables.of(self.target, run, self._attempt, self._stages, reads_one=reads_one)
             self._stages += 1
             # Set before the tables exist, so that `abort` deletes what was created before a failure.
@@ -185,7 +177,7 @@ class TableAttempt:
 
     def commit(self, partitions: int, summary: OutputSummary) -> OutputSummary | None:
         """Move the rows of a number of partitions. Return None if mode `ignore` found a table that exists now."""
-        staged, ledger = self._require_staged(), self._require_prepared().ledger
+        staged, ledger = self._require_staged(), self._require_ledger()
         staging = staged.change.staging
         summary = summary.model_copy(update={"table": self.target.display_name})
         text = summary_text(summary)
@@ -200,7 +192,7 @@ class TableAttempt:
 
     def _move_rows(self, connection: WriteConnection, partitions: int, summary: str) -> bool:
         """Move the rows in one transaction. Return False if mode `ignore` found a table that exists now."""
-        change, ledger = self._require_staged().change, self._require_prepared().ledger
+        change, ledger = self._require_staged().change, self._require_ledger()
         if change.staging.is_split:
             # SQLite attaches no file within the transaction.
             ledger.require_claim(connection)
@@ -225,9 +217,9 @@ class TableAttempt:
         with closing(self._connect(self._address)) as connection:
             if self.staging is not None:
                 self.staging.drop(connection)
-            if self._prepared is not None:
+            if self._ledger is not None:
                 with connection.transaction(self.target.lock):
-                    self._prepared.ledger.release(connection)
+                    self._ledger.release(connection)
 
     def _claim(self, connection: WriteConnection, record: RunRecord | None) -> bool:
         """Make this attempt the only one that may commit. Return False if there is nothing to write."""
@@ -235,7 +227,7 @@ class TableAttempt:
         # The rows of a commit are gone if the table is.
         if (table_exists and self._is_committed(record)) or not self._may_write(table_exists):
             return False
-        ledger = self._require_prepared().ledger
+        ledger = self._require_ledger()
         if record is not None:
             # In MySQL, the deletion of a missing row locks a gap, so that runs on two tables could deadlock.
             ledger.delete(connection)
@@ -293,9 +285,9 @@ class TableAttempt:
                 f"the columns of {self.target.display_name} have changed while the rows were loaded; run the task again"
             )
 
-    def _require_prepared(self) -> _PreparedTable:
-        assert self._prepared is not None
-        return self._prepared
+    def _require_ledger(self) -> RunLedger:
+        assert self._ledger is not None
+        return self._ledger
 
     def _require_staged(self) -> _StagedTable:
         assert self._staged is not None
