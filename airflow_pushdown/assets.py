@@ -32,7 +32,7 @@ def outlet_of(output: object, alias: str) -> Asset | AssetAlias | None:
 
 
 def record_output(
-    context: Context, outlet: Asset | AssetAlias, result: JobResult, connection: RemoteConnection | None = None
+    context: Context, outlet: Asset | AssetAlias, result: JobResult, connection: RemoteConnection | None
 ) -> None:
     """Add rows and bytes of a result to the asset event of a successful task.
 

@@ -81,7 +81,7 @@ class ProjectionTree:
         return data_type
 
 
-def merge_paths(paths: Iterable[ColumnPath], *, name_rule: NameRule = ANY_CASE) -> ProjectionTree:
+def merge_paths(paths: Iterable[ColumnPath], *, name_rule: NameRule) -> ProjectionTree:
     """Merge paths without wildcards into a tree.
 
     A path to a whole column includes all paths into it. Positions of arrays and keys of maps do not matter.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pushdown_spark.expressions.names import EXACT_NAMES
+from pushdown_spark.expressions.names import ANY_CASE, EXACT_NAMES
 from pushdown_spark.projection.path_tree import merge_paths
 from pushdown_spark.projection.paths import parse_paths
 
@@ -31,7 +31,7 @@ from pushdown_spark.projection.paths import parse_paths
     ],
 )
 def test_paths_merge_into_a_tree(columns: list[str], merged: str) -> None:
-    assert str(merge_paths(parse_paths(columns))) == merged
+    assert str(merge_paths(parse_paths(columns), name_rule=ANY_CASE)) == merged
 
 
 def test_paths_that_differ_in_case_are_separate_if_case_sensitive() -> None:

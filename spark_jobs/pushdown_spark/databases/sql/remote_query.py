@@ -93,7 +93,7 @@ def row_query(
 
 
 def aggregate_query(
-    table: RemoteTable, predicate: PushedPredicate | None, aggregates: Sequence[Aggregate], group_by: Sequence[str] = ()
+    table: RemoteTable, predicate: PushedPredicate | None, aggregates: Sequence[Aggregate], group_by: Sequence[str]
 ) -> RemoteQuery:
     """Return the query for aggregates of the rows that a predicate keeps.
 

@@ -81,7 +81,7 @@ class Bytecode:
 
 
 def compile_bytecode(
-    writer: AvroType, requested: Sequence[pa.Field], names: NameMatcher, *, reads_to_end: bool = True
+    writer: AvroType, requested: Sequence[pa.Field], names: NameMatcher, *, reads_to_end: bool
 ) -> Bytecode:
     """Compile the bytecode that reads some columns of records of `writer`.
 

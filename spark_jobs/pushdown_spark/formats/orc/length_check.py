@@ -42,7 +42,7 @@ RunHeader = tuple[int, int, bool]
 """The end of a run, its number of values, and whether its sum cannot exceed `MAX_SUM`."""
 
 
-def check_lengths(data: bytes, at_least: int = 0) -> None:
+def check_lengths(data: bytes, at_least: int) -> None:
     """Raise UnsafeInputError if the sum of a run of lengths exceeds `MAX_SUM`, or if a length is negative.
 
     `data` is the decompressed stream from its first value on. Its last run may be truncated. Raises ValueError if it

@@ -351,7 +351,7 @@ def open_file_table(
     entry: CatalogEntry,
     run_key: str,
     *,
-    sources: Iterable[ReadPath] = (),
+    sources: Iterable[ReadPath],
 ) -> FileOutput:
     """Return a new attempt of the run with this key to write a table of files. `sources` are the paths that it reads.
 

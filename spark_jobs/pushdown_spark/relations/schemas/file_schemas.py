@@ -38,7 +38,7 @@ def file_schemas(
     source: Source,
     listing: Listing,
     infer_schema: InferSchema,
-    variants: t.StructType | None = None,
+    variants: t.StructType | None,
 ) -> tuple[FileSchema, ...]:
     """Return the schema of each file with rows, without partition columns.
 

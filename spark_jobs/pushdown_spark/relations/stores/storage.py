@@ -37,7 +37,7 @@ def name_storage_errors(path: str) -> Iterator[None]:
 class LocalFile(FileIO):
     """An open local file that counts the bytes read since it was opened."""
 
-    def __init__(self, path: str, start: int = 0) -> None:
+    def __init__(self, path: str, start: int) -> None:
         super().__init__(path)
         self._start = start
         self.seek(start)
@@ -92,7 +92,7 @@ LOCAL = Storage()
 """Storage for local files only."""
 
 
-def storage_for(spark: SparkSession, uris: Sequence[str], options: Mapping[str, str] | None = None) -> Storage:
+def storage_for(spark: SparkSession, uris: Sequence[str], options: Mapping[str, str]) -> Storage:
     """Return the storage of files that Spark listed. Raises UnsupportedError if only Hadoop can open them.
 
     `uris` are as in `DataFrame.inputFiles`. The `options` of the source override Hadoop's settings, as in Spark. The
@@ -106,9 +106,7 @@ def storage_for(spark: SparkSession, uris: Sequence[str], options: Mapping[str, 
     # Imported here, because workers do not need it.
     from pushdown_spark.relations.stores.store_settings import store_settings
 
-    settings = {
-        netloc: store_settings(spark, examples[scheme, netloc], options or {}) for scheme, netloc in sorted(examples)
-    }
+    settings = {netloc: store_settings(spark, examples[scheme, netloc], options) for scheme, netloc in sorted(examples)}
     return Storage(settings)
 
 

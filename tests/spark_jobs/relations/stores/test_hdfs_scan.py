@@ -165,7 +165,7 @@ def test_files_of_another_hdfs_are_not_read(spark: SparkSession, hdfs: str) -> N
 def test_a_file_that_is_overwritten_while_it_is_read_is_an_error(spark: SparkSession, hdfs: str) -> None:
     path = f"{hdfs}/changing.txt"
     HadoopFiles(spark).write_text(path, "first")
-    storage = storage_for(spark, [path])
+    storage = storage_for(spark, [path], {})
     with pytest.raises(OSError, match="was overwritten while it was read"), storage.open(path) as file:  # noqa: PT012
         assert file.read() == b"first"
         HadoopFiles(spark).write_text(path, "other")

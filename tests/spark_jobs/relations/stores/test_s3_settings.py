@@ -211,7 +211,7 @@ def test_an_incomplete_key_pair_is_unsupported() -> None:
 
 
 def test_local_files_need_no_settings(spark: SparkSession) -> None:
-    assert storage_for(spark, ["file:///a/b", "/c"]) is LOCAL
+    assert storage_for(spark, ["file:///a/b", "/c"], {}) is LOCAL
 
 
 @pytest.mark.parametrize(
@@ -224,7 +224,7 @@ def test_local_files_need_no_settings(spark: SparkSession) -> None:
 )
 def test_other_file_systems_are_unsupported(spark: SparkSession, uri: str, word: str) -> None:
     with pytest.raises(UnsupportedError, match=word):
-        storage_for(spark, ["file:///a", uri])
+        storage_for(spark, ["file:///a", uri], {})
 
 
 def test_session_and_source_options_override_the_context(spark: SparkSession) -> None:
