@@ -55,7 +55,7 @@ def server(request: pytest.FixtureRequest) -> Iterator[Server]:
         pytest.skip(str(problem))
 
 
-@pytest.mark.parametrize("moment", ["loaded", "gathered", "moved", "committed"])
+@pytest.mark.parametrize("moment", ["loaded", "copied", "moved", "committed"])
 @pytest.mark.parametrize("case", CASES)
 def test_retry_after_a_crash_of_the_server_equals_one_run(server: Server, case: TableWrite, moment: str) -> None:
     database = Database(server.product, RemoteConnection.model_validate(server.connection()))
@@ -78,7 +78,7 @@ def test_retry_after_a_crash_of_the_server_equals_one_run(server: Server, case: 
             writer.load(number, iter([batch(rows)]))
         reach("loaded")
         attempt.copy_parts()
-        reach("gathered")
+        reach("copied")
         attempt.commit(len(NEW), OutputSummary(mode=case.mode, columns={}))
         reach("committed")
     assert moment in reached
