@@ -7,14 +7,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from functools import reduce
-from typing import Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Generic, Self, TypeVar
 
 import pyarrow as pa
 
-from pushdown_spark.contract import Skipped
 from pushdown_spark.relations.packing import Task
 from pushdown_spark.relations.stores.listing import Split
 from pushdown_spark.runtime.worker import freeze_imports, unexpected_errors_as_unsafe_input
+
+if TYPE_CHECKING:
+    from pushdown_spark.contract import Skipped
 
 Query = TypeVar("Query")
 """The part of a plan that the reader of a format needs."""
@@ -50,6 +52,9 @@ class FileMetrics(ABC):
 
     def count_skipped(self, bytes_total: int) -> dict[Skipped, int]:
         """Return the skipped amounts by kind, except whole files. `bytes_total` are the bytes of all files."""
+        # Imported here, because workers do not need it.
+        from pushdown_spark.contract import Skipped
+
         # Footers and the bytes between two reads can be read more than once.
         return {Skipped.BYTES_NEVER_READ: max(bytes_total - self.bytes_read, 0)}
 

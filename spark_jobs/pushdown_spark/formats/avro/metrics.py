@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
-from pushdown_spark.contract import Skipped
 from pushdown_spark.formats.scan_task import FileMetrics
+
+if TYPE_CHECKING:
+    from pushdown_spark.contract import Skipped
 
 
 class BlockOutcome(StrEnum):
@@ -42,6 +45,9 @@ class AvroMetrics(FileMetrics):
 
     def count_skipped(self, bytes_total: int) -> dict[Skipped, int]:
         """Return the rows of skipped blocks, whose bytes are read and searched."""
+        # Imported here, because workers do not need it.
+        from pushdown_spark.contract import Skipped
+
         return {Skipped.ROWS_NEVER_DECODED: self.records - self.rows_decoded}
 
     @property

@@ -6,15 +6,18 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from json import JSONDecoder
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from pushdown_spark.contract import Skipped
 from pushdown_spark.errors import UnsafeInputError
 from pushdown_spark.formats.scan_task import FileMetrics, ScanTask
 from pushdown_spark.formats.text.byte_search import Searcher
 from pushdown_spark.formats.text.line_reader import JAVA_BLANKS, LineReader, Window, is_row
 from pushdown_spark.relations.stores.listing import Split
+
+if TYPE_CHECKING:
+    from pushdown_spark.contract import Skipped
 
 _BOM = b"\xef\xbb\xbf"
 _BATCH_BYTES = 2 << 20
@@ -49,6 +52,9 @@ class TextMetrics(FileMetrics):
 
     def count_skipped(self, bytes_total: int) -> dict[Skipped, int]:
         """Return the bytes of the other lines, which are read and searched."""
+        # Imported here, because workers do not need it.
+        from pushdown_spark.contract import Skipped
+
         return {Skipped.BYTES_NEVER_PARSED: self.bytes_searched - self.candidate_bytes}
 
     @property
