@@ -7,12 +7,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from itertools import groupby
-from typing import Any
+from operator import attrgetter
 
 from airflow.models.dagrun import DagRun
 from airflow.models.xcom import XComModel
 from airflow.sdk.bases.xcom import BaseXCom
-from sqlalchemy import Row, and_, select
+from sqlalchemy import and_, select
 from sqlalchemy.orm import Session, aliased
 
 from airflow_pushdown.plugin.links import PushdownReportLink
@@ -227,7 +227,7 @@ def dag_reports(session: Session, dag_id: str, until: datetime) -> DagReports:
         .limit(MAX_REPORTS + 1)
     ).all()
     runs = []
-    for (run_id, run_after, state), group in groupby(rows[:MAX_REPORTS], _run_of):
+    for (run_id, run_after, state), group in groupby(rows[:MAX_REPORTS], attrgetter("run_id", "run_after", "state")):
         values = ((row, report_of(XComModel.deserialize_value(row))) for row in group)
         reports = tuple(
             TaskReport(TaskKey(dag_id, row.task_id, run_id, row.map_index), result)
@@ -241,7 +241,3 @@ def dag_reports(session: Session, dag_id: str, until: datetime) -> DagReports:
     if is_cut and len(runs) > 1 and runs[-1].run_id == rows[MAX_REPORTS].run_id:
         runs.pop()
     return DagReports(dag_id, until, tuple(runs), is_cut)
-
-
-def _run_of(row: Row[Any]) -> tuple[str, datetime, object]:
-    return row.run_id, row.run_after, row.state
