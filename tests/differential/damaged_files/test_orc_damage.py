@@ -118,6 +118,8 @@ def check_outcome(region: str, outcome: Outcome, expected: Rows | None, undamage
         return outcome.error
     if expected is None:
         # Spark fails, for example at the writer's time zone, which is not used here, or in rows that this query skips.
+        # ORC has no checksums, so that damaged data, or streams that belong to another column, may be other values.
+        assert region in {"data", "stripe footer"} or set(outcome.rows) <= set(undamaged), about
         return "rows where Spark fails"
     if outcome.rows == expected:
         return "the same rows"
