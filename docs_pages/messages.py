@@ -67,8 +67,8 @@ def _job_spec() -> str:
         "task. [The command `pushdown`](pyspark.md#from-the-command-line) runs one that you wrote. Editors can check",
         "it with its [JSON schema](job-spec.schema.json).",
         "",
-        "An unknown key is an error. A path without a scheme is relative to Spark's default file system. The guide to the",
-        "command line has [an example](pyspark.md#from-the-command-line).",
+        "An unknown key is an error. A path without a scheme is relative to Spark's default file system. The guide to",
+        "the command line has [an example](pyspark.md#from-the-command-line).",
         "",
         *_tables(message_schema(JobSpec)),
     ]

@@ -208,6 +208,9 @@ class Stripe:
         locations = []
         limit = offset + self.info.index_length + self.info.data_length
         for stream in self.footer.streams:
+            # All writers store these fields. After damage, their defaults would name another column.
+            if not all(map(stream.HasField, ("kind", "column", "length"))):
+                raise ValueError("the stripe has a stream without kind, column or length")
             locations.append(StreamLocation(stream.kind, stream.column, offset, stream.length))
             offset += stream.length
         if offset > limit:
