@@ -23,6 +23,7 @@ TABLES = {
     "sale": ("k int PRIMARY KEY, shop int, amount int", [(k, k % SHOPS, k % 97) for k in range(SALES)]),
     "shop": ("k int PRIMARY KEY, city int, name varchar(20)", [(k, k % CITIES, f"shop {k}") for k in range(SHOPS)]),
     "city": ("k int PRIMARY KEY, name varchar(20)", [(k, f"city {k}") for k in range(CITIES)]),
+    "rent": ('"Shop" int PRIMARY KEY, "Paid" int', [(k, k % 9) for k in range(SHOPS)]),
 }
 QUERY = """SELECT s.k, s.amount, p.name, c.name AS city FROM sale s, shop p, city c
     WHERE s.shop = p.k AND p.city = c.k AND c.k = 7 AND s.amount > 40"""
@@ -48,7 +49,8 @@ def connection(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPath
         return {"kind": "sqlite", "database": str(path)}
     server: Server = request.getfixturevalue(request.param)
     if server.kind == "mysql":
-        server.execute(*statements(), *(f"ANALYZE TABLE {name}" for name in TABLES))
+        quoted = [statement.replace('"', "`") for statement in statements()]
+        server.execute(*quoted, *(f"ANALYZE TABLE {name}" for name in TABLES))
     else:
         server.execute(*statements(), "ANALYZE")
     return server.connection()
@@ -112,6 +114,14 @@ def test_joins_of_remote_tables_are_reordered_and_small_tables_are_fetched(sessi
     assert any(FETCHED in note for note in reports["city"].notes)
     assert reports["city"].rows_decoded == 1
     assert "SortMergeJoin" not in plans[0]
+
+
+def test_join_keys_may_have_capital_letters(session: PushdownSession) -> None:
+    query = "SELECT s.k FROM sale s JOIN rent r ON s.shop = r.shop JOIN shop p ON p.k = r.SHOP WHERE r.paid = 4"
+    result = session.sql(query, JoinOptions(min_bytes=0))
+    assert result.joins()[0].reason.startswith("about"), "the size of each table is known"
+    expected = [f"Row(k={k})" for k in range(SALES) if k % SHOPS % 9 == 4]
+    assert result.run(sorted_rows) == sorted(expected)
 
 
 def test_small_tables_are_read_when_the_dataframe_runs(session: PushdownSession) -> None:

@@ -157,7 +157,9 @@ class SourceStatistics:
 
 def _reported_statistics(relation: Relation, request: StatisticsRequest) -> RelationStatistics | None:
     """Return the statistics that a source reports itself. They prove nothing."""
-    table = relation.statistics(predicate_of(request.conditions), sorted(request.keys))
+    # The keys are in lower case, and databases distinguish the case of names.
+    keys = [name for name in relation.schema.fieldNames() if name.lower() in request.keys]
+    table = relation.statistics(predicate_of(request.conditions), keys)
     if table is None:
         return None
     columns = {
