@@ -51,7 +51,7 @@ _CacheKey = tuple[object, ...]
 class SampleCache:
     """Samples of files for the queries of a session.
 
-    Files are identified by name, size and modification time. The cache also holds the values of constant expressions,
+    Files are identified by name, size and times of changes. The cache also holds the values of constant expressions,
     and what collecting statistics costs (`analysis_costs`).
     """
 
@@ -82,7 +82,7 @@ class SampleCache:
 
 
 def _cache_key(source: Source, files: Sequence[InputFile]) -> _CacheKey:
-    states = tuple((file.uri, file.size, file.modified) for file in files)
+    states = tuple((file.uri, file.size, file.modified, file.status_changed) for file in files)
     return source.format, states, tuple(sorted(source.options.items()))
 
 

@@ -50,7 +50,8 @@ class InputFile:
     """A file of a scan: its URI as Spark prints it, its path in `storage`, its size in bytes and its modification time.
 
     The path of an object is its URI without percent-encoding. Modification times only show whether a file has changed,
-    because their unit depends on the storage.
+    because their unit depends on the storage. `status_changed` is the time of the last change of a local file's status,
+    which programs that copy files cannot set.
     """
 
     uri: str
@@ -58,6 +59,7 @@ class InputFile:
     size: int
     storage: Storage = field(default=LOCAL, compare=False)
     modified: int = field(default=0, compare=False)
+    status_changed: int = field(default=0, compare=False)
 
     @property
     def suffix(self) -> str:
@@ -182,7 +184,9 @@ def local_files(uris: Sequence[str]) -> tuple[InputFile, ...]:
         path = local_path(decode_uri(uri))
         assert path is not None
         status = os.stat(path)  # noqa: PTH116
-        files.append(InputFile(uri, path, status.st_size, modified=status.st_mtime_ns))
+        files.append(
+            InputFile(uri, path, status.st_size, modified=status.st_mtime_ns, status_changed=status.st_ctime_ns)
+        )
     return tuple(files)
 
 

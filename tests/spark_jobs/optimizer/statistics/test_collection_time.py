@@ -81,6 +81,12 @@ def write(path: Path, keys: list[int]) -> None:
     pq.write_table(pa.table({"k": keys, "v": [1] * len(keys)}), path, use_dictionary=False, compression="none")
 
 
+def wait_for_another_time(path: Path, before: int) -> None:
+    """Wait until a change of a file has another time in its file system than the one before."""
+    while path.stat().st_ctime_ns == before:
+        path.touch()
+
+
 def listed_files(path: Path) -> tuple[InputFile, ...]:
     return local_files([path.as_uri()])
 
@@ -100,12 +106,14 @@ def test_additional_columns_are_sampled(path: Path) -> None:
     assert set(cache.sample(TABLE, listed_files(path), SCHEMA, frozenset({"v"})).table.column_names) == BOTH
 
 
-def test_a_changed_file_of_the_same_size_is_sampled_again(path: Path) -> None:
+@pytest.mark.parametrize("later", [0, 1_000_000], ids=["with the same time", "later"])
+def test_a_changed_file_of_the_same_size_is_sampled_again(path: Path, later: int) -> None:
     cache = SampleCache()
-    before, size = cache.sample(TABLE, listed_files(path), SCHEMA, BOTH), path.stat().st_size
+    before, status = cache.sample(TABLE, listed_files(path), SCHEMA, BOTH), path.stat()
+    wait_for_another_time(path, status.st_ctime_ns)
     write(path, [1, 2, 3])
-    os.utime(path, ns=(0, path.stat().st_mtime_ns + 1_000_000))
-    assert path.stat().st_size == size
+    os.utime(path, ns=(0, status.st_mtime_ns + later))
+    assert path.stat().st_size == status.st_size
     assert not cache.has_sample(TABLE, listed_files(path))
     assert cache.sample(TABLE, listed_files(path), SCHEMA, BOTH).distinct("k") == (3.0, 0.0)
     assert before.distinct("k") == (2.0, 0.0)
