@@ -203,6 +203,24 @@ def test_utf16_strings_are_compared_by_characters(spark: SparkSession, tmp_path:
     assert_same(spark, connection, *where(*conditions), table="words")
 
 
+@pytest.mark.parametrize(
+    ("columns", "values", "expected"),
+    [
+        ("(id integer PRIMARY KEY DESC, c text)", "(1.5, 'a'), ('x', 'b')", [(1, "a"), (0, "b")]),
+        ("(id integer PRIMARY KEY, c any) STRICT", "(1, 1.5), (2, 1e20)", [(1, "1.5"), (2, "1.0e+20")]),
+    ],
+    ids=["a key that is not the row id", "a strict column of any type"],
+)
+def test_columns_of_sqlite_without_a_storage_class_are_cast(
+    spark: SparkSession, tmp_path: Path, columns: str, values: str, expected: Rows
+) -> None:
+    connection = sqlite_file(tmp_path, f"CREATE TABLE kept {columns}", f"INSERT INTO kept VALUES {values}")
+    session, _ = both(spark, connection, table="kept")
+    assert sorted(rows(session, "SELECT * FROM t"), key=str) == sorted(expected, key=str)
+    conditions = where("id = 1", "id < 1", "id IN (0, 1)", "c = '1.5'", "c > '1'", "c LIKE '1%'")
+    assert_same(spark, connection, *conditions, "SELECT max(id), min(c) FROM t", table="kept")
+
+
 @pytest.mark.parametrize("charset", ["latin1", "ucs2", "utf8mb3"])
 def test_predicates_return_the_same_rows_for_all_character_sets(
     charset: str, spark: SparkSession, mariadb_server: Server

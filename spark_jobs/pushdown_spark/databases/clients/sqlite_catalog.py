@@ -55,28 +55,30 @@ def sqlite_table(client: Client, table: str | None, query: str | None) -> Remote
 
 def _columns(client: Client, schema: str, name: str) -> tuple[RemoteColumn, ...]:
     """Return the columns of a table or view, or none if it does not exist."""
+    # A key that stands for the row id has no index of its own.
     column_rows = client.rows(
-        "SELECT name, lower(type), pk, (SELECT count(*) FROM pragma_table_xinfo(?1, ?2) WHERE pk > 0) "
+        "SELECT name, lower(type), pk AND lower(type) = 'integer' "
+        "AND (SELECT count(*) FROM pragma_table_xinfo(?1, ?2) WHERE pk > 0) = 1 "
+        "AND NOT EXISTS (SELECT 1 FROM pragma_index_list(?1, ?2) WHERE origin = 'pk') "
         "FROM pragma_table_xinfo(?1, ?2) WHERE hidden <> 1",
         name,
         schema,
     )
     table_rows = client.rows(
-        'SELECT type, wr, strict FROM pragma_table_list WHERE "schema" = ?1 AND name = ?2 COLLATE NOCASE', schema, name
+        'SELECT type, strict FROM pragma_table_list WHERE "schema" = ?1 AND name = ?2 COLLATE NOCASE', schema, name
     )
-    kind, without_rowid, strict = table_rows[0] if table_rows else ("view", 0, 0)
+    kind, strict = table_rows[0] if table_rows else ("view", 0)
     collations = _collations(client, schema, name, kind == "table")
     ((encoding,),) = client.rows("PRAGMA encoding")
     return tuple(
         _column(
             str(column),
             str(declared),
-            has_one_storage_class=bool(strict)
-            or (declared == "integer" and bool(pk) and keys == 1 and not without_rowid),
+            has_one_storage_class=bool(is_row_id) or (bool(strict) and declared != "any"),
             collation=collations.get(str(column).lower(), collations.get("")),
             charset=str(encoding),
         )
-        for column, declared, pk, keys in column_rows
+        for column, declared, is_row_id in column_rows
     )
 
 

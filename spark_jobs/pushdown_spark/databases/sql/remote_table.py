@@ -57,7 +57,7 @@ class RemoteColumn:
     has_deterministic_collation: bool = True
     """A property of PostgreSQL's collations: strings are equal only if their bytes are."""
     has_one_storage_class: bool = True
-    """Whether SQLite stores one storage class only: the table is STRICT, or the column is the row id."""
+    """Whether SQLite stores one storage class only: in the row id, and in STRICT tables except for type ANY."""
     is_enum: bool = False
     special_dates_are_null: bool = False
     """Whether zero dates (MySQL) and infinite dates (PostgreSQL) arrive as NULL, or else raise."""
