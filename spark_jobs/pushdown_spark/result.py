@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from pushdown_spark.contract import JoinReport, SourceReport
 from pushdown_spark.contract.progress import SourceProgress
-from pushdown_spark.errors import PushdownError
+from pushdown_spark.errors import PushdownError, UnsafeInputError
 from pushdown_spark.expressions.parser import shorten_lists
 from pushdown_spark.expressions.session_settings import temporary_settings
 from pushdown_spark.relations.request import ScanRequest
@@ -50,9 +50,19 @@ class PushdownResult(ABC):
         self._problem = problem
 
     @property
-    @abstractmethod
     def df(self) -> DataFrame:
         """The result as a lazy DataFrame."""
+        try:
+            return self._frame()
+        except UnsafeInputError as problem:
+            if not self._can_fall_back:
+                raise
+            self._use_fallback(problem)
+            return self._frame()
+
+    @abstractmethod
+    def _frame(self) -> DataFrame:
+        """Return the result as a lazy DataFrame. Raises UnsafeInputError if only the fallback has one."""
 
     def run(self, action: Callable[[DataFrame], T], *, single_pass: bool = False) -> T:
         """Run an action over the result, and count on the executors what it reads and returns.
@@ -71,14 +81,17 @@ class PushdownResult(ABC):
                 problem = recoverable_error(exc)
                 if problem is None:
                     raise
-                self._fall_back(f"the pushdown reader failed: {problem}")
-                self._can_fall_back, self._problem = False, problem
+                self._use_fallback(problem)
         with prefer_reader_error(self._problem):
             return self._run(action, single_pass=single_pass)
 
     @abstractmethod
     def _run(self, action: Callable[[DataFrame], T], *, single_pass: bool) -> T:
         """Run an action once."""
+
+    def _use_fallback(self, problem: PushdownError) -> None:
+        self._fall_back(f"the pushdown reader failed: {problem}")
+        self._can_fall_back, self._problem = False, problem
 
     @abstractmethod
     def _fall_back(self, reason: str) -> None:
@@ -131,9 +144,7 @@ class ScanResult(PushdownResult):
         self._limit = limit
         self._report_after_run: Callable[[], SourceReport] | None = None
 
-    @property
-    def df(self) -> DataFrame:
-        """The result as a lazy DataFrame."""
+    def _frame(self) -> DataFrame:
         return self._scan.frame() if self._limit is None else self._scan.limit(self._limit)
 
     def _fall_back(self, reason: str) -> None:
@@ -155,7 +166,7 @@ class ScanResult(PushdownResult):
         """Run an action without counting the rows again, because that takes time in a scan that does little else."""
         with count_stages(self._spark) as stage_counts:
             rows = self._scan.fetch_local(None)
-            outcome = action(self.df if rows is None else rows)
+            outcome = action(self._frame() if rows is None else rows)
         self._report_after_run = self._prepare_report(stage_counts())
         self.rows = self._report_after_run().rows_decoded
         return outcome
@@ -182,15 +193,15 @@ class ScanResult(PushdownResult):
         if rows is not None:
             yield rows
         elif self._limit is None:
-            yield self.df
+            yield self._frame()
         elif self._limit <= MAX_COLLECTED_LIMIT:
             rows = _collect(self._spark, self._scan, self._limit)
-            yield self.df if rows is None else rows
+            yield self._frame() if rows is None else rows
         else:
             persisted: list[DataFrame] = []
             try:
                 rows = _persist(self._scan, self._limit, persisted)
-                yield self.df if rows is None else rows
+                yield self._frame() if rows is None else rows
             finally:
                 for frame in persisted:
                     frame.unpersist()

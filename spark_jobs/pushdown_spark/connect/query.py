@@ -83,18 +83,16 @@ class ConnectResult(PushdownResult):
         pushdown reader during planning.
         """
         self._reports = reports
-        self._frame = frame
+        self._new_frame = frame
         self._settings = settings
         self._fallback = fallback
         super().__init__(can_fall_back=fallback is not None, problem=problem)
 
-    @property
-    def df(self) -> DataFrame:
-        """The result as a lazy DataFrame."""
-        return self._frame()
+    def _frame(self) -> DataFrame:
+        return self._new_frame()
 
     def _run(self, action: Callable[[DataFrame], T], *, single_pass: bool) -> T:
-        observer = RowObserver.of(self.df, OutputChecks())
+        observer = RowObserver.of(self._frame(), OutputChecks())
         with temporary_settings(observer.frame.sparkSession, self._settings):
             outcome = action(observer.frame)
         self.rows = observer.row_count()
@@ -103,7 +101,7 @@ class ConnectResult(PushdownResult):
     def _fall_back(self, reason: str) -> None:
         assert self._fallback is not None
         other = self._fallback(reason)
-        self._reports, self._frame = other._reports, other._frame
+        self._reports, self._new_frame = other._reports, other._new_frame
 
     def report(self) -> dict[str, SourceReport]:
         """Return the report of each source: the plan, and the rows of a query over one source after run()."""

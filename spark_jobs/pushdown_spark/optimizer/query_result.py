@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -17,6 +17,7 @@ from pushdown_spark.optimizer.key_guard import KeyGuard
 from pushdown_spark.optimizer.passes.add_broadcast_hints import add_broadcast_hints
 from pushdown_spark.optimizer.query_context import QueryScan
 from pushdown_spark.result import PushdownResult, plan_lines
+from pushdown_spark.runtime.fallback import rejected_query_as_unsafe_input
 from pushdown_spark.runtime.query_metrics import RowCount, StageCounts, count_stages
 from pushdown_spark.scan.advice import with_advice
 from pushdown_spark.scan.base_scan import WorkerUse, run_context
@@ -64,10 +65,12 @@ class QueryResult(PushdownResult):
             problem=next((scan.planned.problem for scan in scans if scan.planned.problem is not None), None),
         )
 
-    @property
-    def df(self) -> DataFrame:
-        """The result as a lazy DataFrame."""
-        return self._query.with_frames({scan.view: scan.scan.frame() for scan in self._scans})
+    def _frame(self) -> DataFrame:
+        return self._query_over({scan.view: scan.scan.frame() for scan in self._scans})
+
+    def _query_over(self, frames: Mapping[str, DataFrame]) -> DataFrame:
+        with rejected_query_as_unsafe_input() if self._can_fall_back else nullcontext():
+            return self._query.with_frames(frames)
 
     def _fall_back(self, reason: str) -> None:
         self._scans = tuple(scan.by_spark(reason) for scan in self._scans)
@@ -91,7 +94,7 @@ class QueryResult(PushdownResult):
         for scan in self._scans:
             rows = scan.scan.fetch_local(None)
             frames[scan.view] = scan.scan.frame() if rows is None else rows
-        return self._query.with_frames(frames)
+        return self._query_over(frames)
 
     def _prepare_reports(self, stage_counts: Callable[[], StageCounts]) -> Callable[[], dict[str, SourceReport]]:
         """Return the function that makes the reports after a run.

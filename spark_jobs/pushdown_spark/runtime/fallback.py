@@ -11,8 +11,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeVar
 
-from pushdown_spark.errors import AccessDeniedError, ErrorCode, PushdownError, UnsupportedError
-from pushdown_spark.runtime.error_classification import classify, pushdown_error
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+
+from pushdown_spark.errors import AccessDeniedError, ErrorCode, PushdownError, UnsafeInputError, UnsupportedError
+from pushdown_spark.runtime.error_classification import classify, pushdown_error, typed_error
 from pushdown_spark.runtime.worker import unexpected_errors_as_unsafe_input
 
 T = TypeVar("T")
@@ -53,6 +56,20 @@ def plan_or_refuse(plan: Callable[[], T]) -> T | Refusal:
         if problem is None:
             raise
         return Refusal(UnsupportedError(f"the pushdown reader failed while it planned the scan: {problem}"), problem)
+
+
+@contextmanager
+def rejected_query_as_unsafe_input() -> Iterator[None]:
+    """Raise UnsafeInputError if Spark rejects a query over the pushdown readers, which it accepts over its own.
+
+    The number of a task decides the values of directories and files, so these columns are not deterministic for Spark.
+    It rejects subqueries over them in ON, ORDER BY, GROUP BY, aggregates and after LATERAL.
+    """
+    try:
+        yield
+    except (PySparkException, Py4JJavaError) as problem:
+        reason = f"Spark accepts the query only over its own readers: {typed_error(problem)}"
+        raise UnsafeInputError(reason) from problem
 
 
 @contextmanager

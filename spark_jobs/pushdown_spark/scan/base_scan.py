@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from enum import Enum, IntEnum, auto
 from functools import cached_property
@@ -15,6 +15,7 @@ from pushdown_spark.contract import SourceReport
 from pushdown_spark.contract.progress import SourceProgress
 from pushdown_spark.errors import PushdownError
 from pushdown_spark.expressions.session_settings import temporary_settings
+from pushdown_spark.runtime.fallback import rejected_query_as_unsafe_input
 from pushdown_spark.runtime.query_metrics import StageCounts
 
 
@@ -131,8 +132,11 @@ class ProjectedScan:
     """The error that ruled out the pushdown reader during planning."""
 
     def frame(self) -> DataFrame:
-        """Return all rows of the query as a lazy DataFrame."""
-        return self._native_frame if self.scan.is_native else self.project(self.scan.frame())
+        """Return all rows of the query as a lazy DataFrame. Raises UnsafeInputError if only the fallback has one."""
+        if self.scan.is_native:
+            return self._native_frame
+        with nullcontext() if self.fallback is None else rejected_query_as_unsafe_input():
+            return self.project(self.scan.frame())
 
     @cached_property
     def _native_frame(self) -> DataFrame:
