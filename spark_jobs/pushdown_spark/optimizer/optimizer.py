@@ -85,7 +85,12 @@ class QueryOptimizer:
         Raises UnreadableQueryError if sqlglot reads it differently from Spark, or if it reads a table that is not a
         declared source.
         """
-        with closing(self._read(sql, tree, options)) as context:
+        result = self._optimize(sql, tree, options, uses_keys=True)
+        return result if result.has_accepted_guards() else self._optimize(sql, tree, options, uses_keys=False)
+
+    def _optimize(self, sql: str, tree: exp.Query, options: JoinOptions, *, uses_keys: bool) -> QueryResult:
+        """Plan a query, with or without predicates from the keys of its sources."""
+        with closing(self._read(sql, tree, options, uses_keys=uses_keys)) as context:
             plan = QueryPlan(optimized=OptimizedQuery(context.query.sql, ()))
             for optimize in PASSES:
                 plan = optimize(context, plan)
@@ -103,7 +108,7 @@ class QueryOptimizer:
             )
             return QueryResult(query, list(plan.scans.values()), optimized.joins)
 
-    def _read(self, sql: str, tree: exp.Query, options: JoinOptions) -> QueryContext:
+    def _read(self, sql: str, tree: exp.Query, options: JoinOptions, *, uses_keys: bool) -> QueryContext:
         """Open the sources of a query, and replace their names with those of private views."""
         tables = dict(enumerate(named_tables(tree)))
         if not tables:
@@ -125,6 +130,7 @@ class QueryOptimizer:
             sql=sql,
             query=query,
             references=references,
+            uses_keys=uses_keys,
         )
 
     def _find_source(self, table: exp.Table) -> AnySource:

@@ -138,6 +138,8 @@ class QueryContext:
     sql: str
     query: ParsedQuery
     references: Sequence[SourceReference]
+    uses_keys: bool
+    """Whether keys that planning reads may become predicates, whose guards are not deterministic."""
     frames: dict[str, DataFrame] = field(default_factory=dict, init=False)
     """Spark's own scans by view, over which it analyzes the query, after `register`."""
     _registered: ExitStack = field(default_factory=ExitStack, init=False)

@@ -7,6 +7,8 @@ from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
 from typing import TypeVar
 
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
 from pushdown_spark.contract import JoinReport, SourceReport
@@ -71,6 +73,14 @@ class QueryResult(PushdownResult):
     def _query_over(self, frames: Mapping[str, DataFrame]) -> DataFrame:
         with rejected_query_as_unsafe_input() if self._can_fall_back else nullcontext():
             return self._query.with_frames(frames)
+
+    def has_accepted_guards(self) -> bool:
+        """Return whether Spark accepts the query with the guards of its keys, which are not deterministic."""
+        try:
+            self._query.with_frames(self._query.frames)
+        except (AnalysisException, Py4JJavaError):
+            return False
+        return True
 
     def _fall_back(self, reason: str) -> None:
         self._scans = tuple(scan.by_spark(reason) for scan in self._scans)

@@ -62,7 +62,9 @@ _SKIPPING_FORMATS = frozenset(
 
 def reduce_semi_joins(context: QueryContext, plan: QueryPlan) -> QueryPlan:
     """Return the plan with the predicates of dynamic semi-joins on the sources of a query, and with scans of these."""
-    if context.statistics_obstacle is not None or not plan.predicates or not context.options.reorder:
+    if not context.uses_keys or not plan.predicates or not context.options.reorder:
+        return plan
+    if context.statistics_obstacle is not None:
         return plan
     by_view: dict[str, list[SemiJoin]] = {}
     for block in context.blocks():

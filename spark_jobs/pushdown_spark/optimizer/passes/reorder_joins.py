@@ -52,7 +52,7 @@ def reorder_joins(context: QueryContext, plan: QueryPlan) -> QueryPlan:
         ReorderSettings.of_session(context.spark, context.options),
         obstacle=context.statistics_obstacle,
         hints_joins=True,
-        reduces_statically=context.has_plain_literals,
+        reduces_statically=context.uses_keys and context.has_plain_literals,
     )
     source_names = {view: reference.key for view, reference in context.by_view.items()}
     reordering = JoinReordering(
