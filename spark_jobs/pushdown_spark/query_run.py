@@ -93,12 +93,10 @@ class QueryRun:
         if self._spec.output is None:
             return self._run_query(_compute_all)
         output = self._output = self._open_output(self._spec.output)
-        if not output.prepare():
-            return output.committed_rows
-        with output.transaction():
-            output.staged_rows = self._run_query(output.stage)
-        # In mode `ignore`, another program may have created the output since `prepare`.
-        return None if output.summary is None else output.staged_rows
+        if output.prepare():
+            with output.transaction():
+                output.staged_rows = self._run_query(output.stage)
+        return output.rows
 
     def report(self, rows: int | None, seconds: float, error: JobError | None) -> ScanReport:
         """Return the outcome, without the reports of the sources."""

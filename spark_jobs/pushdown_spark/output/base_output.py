@@ -26,9 +26,9 @@ class Output(ABC):
         self.checks: tuple[CheckReport, ...] = ()
         """The results of `check`."""
         self.summary: OutputSummary | None = None
-        """The summary of `commit`, or that of an earlier attempt which `prepare` found committed."""
+        """The summary of `commit`, or that of another attempt which `prepare` or `commit` found committed."""
         self.committed_rows: int | None = None
-        """The rows of an earlier attempt of the run which `prepare` found committed, or None if there is none."""
+        """The rows of another attempt of the run which `prepare` or `commit` found committed, or None without one."""
         self.staged_rows: int | None = None
         """The number of rows that the caller has staged, for the record of the commit."""
 
@@ -41,6 +41,13 @@ class Output(ABC):
     @abstractmethod
     def staging_location(self) -> str:
         """The place of the staged rows, for messages."""
+
+    @property
+    def rows(self) -> int | None:
+        """The rows of the run in the output, or None if mode `ignore` has kept an output of another program."""
+        if self.summary is None:
+            return None
+        return self.committed_rows if self.summary.is_from_earlier_try else self.staged_rows
 
     @abstractmethod
     def prepare(self) -> bool:
