@@ -356,9 +356,11 @@ class PushdownSubmitHook(ClusterDriverHook):
         return [self._installation.binary]
 
     def _mask_cmd(self, connection_cmd: str | list[str]) -> str:
-        """Return a command or line for the log. Values that may have a credential are masked, as by the provider."""
+        """Return a command or line for the log. Values that may have a credential are masked."""
         words = connection_cmd if isinstance(connection_cmd, list) else connection_cmd.split(" ")
-        return super()._mask_cmd(" ".join(map(mask_setting, words)))
+        masked = " ".join(map(mask_setting, words))
+        # In lines of the log, the provider would also mask the word after "password", such as the cause of an error.
+        return super()._mask_cmd(masked) if isinstance(connection_cmd, list) else masked
 
     def _hide_secrets(self, command: list[str]) -> list[str]:
         """Move settings that look secret to a private properties file, which includes the user's properties file."""

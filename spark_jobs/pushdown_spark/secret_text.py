@@ -15,7 +15,7 @@ _LOCATION_NAME = re.compile(
 )
 """Names that say where a credential is, or what provides it."""
 _URL_WITH_PASSWORD = re.compile(r"://[^/\s:@]*:[^/\s@]+@")
-_JAVA_PROPERTY = re.compile(r"-D\S*?(secret|passw|token)[^\s=]*=", re.IGNORECASE)
+_JAVA_PROPERTY = re.compile(r"(?<![^\s\"'])-D([^\s=]+)=")
 
 
 def is_secret_name(name: str) -> bool:
@@ -41,10 +41,12 @@ def has_url_password(value: str) -> bool:
 def is_secret_setting(name: str, value: str) -> bool:
     """Return whether a setting may be a credential by its name, or may have one in its value.
 
-    >>> is_secret_setting("spark.driver.extraJavaOptions", "-Djavax.net.ssl.keyStorePassword=hush")
+    >>> is_secret_setting("spark.driver.extraJavaOptions", "-Xss4m -Djavax.net.ssl.keyStorePassword=hush")
     True
+    >>> is_secret_setting("spark.driver.extraJavaOptions", "-Djavax.net.ssl.keyStorePasswordFile=/run/password")
+    False
     """
-    return is_secret_name(name) or has_url_password(value) or _JAVA_PROPERTY.search(value) is not None
+    return is_secret_name(name) or has_url_password(value) or any(map(is_secret_name, _JAVA_PROPERTY.findall(value)))
 
 
 def redact(text: str, secrets: Iterable[str]) -> str:

@@ -62,9 +62,9 @@ class FileRelation(Relation):
         # Spark inferred another schema.
         return cls._load(replace(loader, schema=table_schema.table), table_schema)
 
-    @classmethod
-    def _load(cls, loader: FileLoader, table_schema: TableSchema, parent: FileRelation | None = None) -> FileRelation:
-        return cls(loader, Listing(loader.load()), table_schema, parent)
+    @staticmethod
+    def _load(loader: FileLoader, table_schema: TableSchema, parent: FileRelation | None = None) -> FileRelation:
+        return FileRelation(loader, Listing(loader.load()), table_schema, parent)
 
     def open_group(self, source: Source, schema: StructType) -> FileRelation:
         """Return the relation of a file group. `source` declares its files, and `schema` is their common schema."""

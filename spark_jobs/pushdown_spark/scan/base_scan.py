@@ -135,8 +135,11 @@ class ProjectedScan:
         """Return all rows of the query as a lazy DataFrame. Raises UnsafeInputError if only the fallback has one."""
         if self.scan.is_native:
             return self._native_frame
+        return self._project(self.scan.frame())
+
+    def _project(self, rows: DataFrame) -> DataFrame:
         with nullcontext() if self.fallback is None else rejected_query_as_unsafe_input():
-            return self.project(self.scan.frame())
+            return self.project(rows)
 
     @cached_property
     def _native_frame(self) -> DataFrame:
@@ -146,12 +149,12 @@ class ProjectedScan:
     def limit(self, limit: int) -> DataFrame:
         """Return at most `limit` rows of the query as a lazy DataFrame."""
         limited = self.scan.limited_frame(limit)
-        return self.frame().limit(limit) if limited is None else self.project(limited)
+        return self.frame().limit(limit) if limited is None else self._project(limited)
 
     def fetch_local(self, limit: int | None) -> DataFrame | None:
         """Fetch the rows of the query, at most `limit`, to the driver; None if a Spark job is faster."""
         rows = self.scan.fetch_local(limit)
-        return None if rows is None else self.project(rows)
+        return None if rows is None else self._project(rows)
 
 
 @contextmanager

@@ -64,7 +64,7 @@ def test_a_key_that_is_not_finite_needs_bounds(postgresql_server: Server, spark:
         "CREATE TABLE odd_keys AS SELECT k::float8 FROM unnest(ARRAY['-Infinity', '1', '2', '3', 'NaN']) k",
     )
     cut = {"table": "odd_keys", "partition_column": "k", "num_partitions": 3}
-    with pytest.raises(BadSpecError, match=r"partition_column: '-inf' is a value of k.*set lower_bound and"):
+    with pytest.raises(BadSpecError, match=r"partition_column: k has the value '-inf', and ranges need finite numbers"):
         scanner(spark, postgresql_server.connection(), **cut)().run(rows_of)
     result = scanner(spark, postgresql_server.connection(), **cut, lower_bound=1, upper_bound=3)()
     assert sorted(str(row["k"]) for row in rows_of(result)) == ["-inf", "1.0", "2.0", "3.0", "nan"]

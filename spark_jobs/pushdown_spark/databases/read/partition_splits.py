@@ -167,19 +167,26 @@ def _histogram(client: Client, table: RemoteTable, column: RemoteColumn) -> list
 
 def _key_number(text: str, column: RemoteColumn, parameter: str) -> Decimal:
     """Return a key as a number, a date as its ordinal."""
+    if not isinstance(column.spark_type, t.DateType | t.NumericType):
+        raise BadSpecError(
+            f"partition_column: {column.name} is {column.remote_type}; ranges need a number or a date, or PostgreSQL's "
+            "histogram of the column (ANALYZE the table)"
+        )
     try:
         if isinstance(column.spark_type, t.DateType):
             return Decimal(date.fromisoformat(text).toordinal())
-        if isinstance(column.spark_type, t.NumericType) and (number := Decimal(text)).is_finite():
+        if (number := Decimal(text)).is_finite():
             return number
     except (ValueError, InvalidOperation):
         raise BadSpecError(
             f"{parameter}: {text!r} is not a value of {column.name}; give a value of its type {column.remote_type}"
         ) from None
-    raise BadSpecError(
-        f"{parameter}: {text!r} is a value of {column.name}, which is {column.remote_type}; ranges need finite numbers "
-        "or dates: set lower_bound and upper_bound, or ANALYZE the table for PostgreSQL's histogram of the column"
-    )
+    if parameter == "partition_column":
+        raise BadSpecError(
+            f"{parameter}: {column.name} has the value {text!r}, and ranges need finite numbers; set lower_bound and "
+            "upper_bound, or ANALYZE the table for PostgreSQL's histogram of the column"
+        )
+    raise BadSpecError(f"{parameter}: {text!r} is not finite; give a finite number")
 
 
 def _equal_steps(low: Decimal, high: Decimal, count: int) -> list[Decimal]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Self, TypeVar
@@ -307,19 +307,22 @@ def _csv(block: bytes, schema: StructType, columns: Sequence[str], options: Mapp
     if not columns or not block:
         return pa.table({})
     signs = CsvSigns.of(options)
-    return pc_csv.read_csv(
-        io.BytesIO(block),
-        read_options=pc_csv.ReadOptions(column_names=schema.fieldNames(), use_threads=False),
-        parse_options=pc_csv.ParseOptions(
-            delimiter=signs.sep,
-            quote_char=signs.quote or False,
-            double_quote=signs.escape == signs.quote,
-            escape_char=signs.escape if signs.escape not in ("", signs.quote) else False,
-        ),
-        convert_options=pc_csv.ConvertOptions(
-            column_types=_arrow_types(schema, columns), include_columns=list(columns), strings_can_be_null=True
-        ),
+    parse_options = pc_csv.ParseOptions(delimiter=signs.sep, quote_char=signs.quote or False)
+    convert_options = pc_csv.ConvertOptions(
+        column_types=_arrow_types(schema, columns), include_columns=list(columns), strings_can_be_null=True
     )
+
+    def read() -> pa.Table:
+        read_options = pc_csv.ReadOptions(column_names=schema.fieldNames(), use_threads=False)
+        return pc_csv.read_csv(io.BytesIO(block), read_options, parse_options, convert_options)
+
+    if signs.escape not in ("", signs.quote):
+        parse_options.double_quote, parse_options.escape_char = False, signs.escape
+        # Arrow also applies the escape outside of quotes, and fails at doubled quotes that Spark accepts.
+        with suppress(pa.ArrowInvalid):
+            return read()
+        parse_options.double_quote, parse_options.escape_char = True, False
+    return read()
 
 
 def _json(block: bytes, schema: StructType, columns: Sequence[str]) -> pa.Table:

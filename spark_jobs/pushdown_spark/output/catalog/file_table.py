@@ -68,7 +68,7 @@ class EntryUpdater:
     def update(self, change: CatalogChange) -> None:
         """Create the table if the commit has created its files, then add and remove partitions.
 
-        Raises a retryable error if another program has created the table with a directory of its own.
+        Raises a retryable error if another program has created the table.
         """
         if change.statement is not None:
             self._entry.create(change.statement, self._location)

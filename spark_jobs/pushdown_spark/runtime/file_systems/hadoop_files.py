@@ -172,14 +172,17 @@ class HadoopFiles:
 
     def read_text(self, path: str) -> str | None:
         """Return the content of a small file, or None if it does not exist."""
-        for _ in range(_READ_ATTEMPTS - 1):
-            with suppress(Py4JJavaError):
+        left = _READ_ATTEMPTS
+        while self.exists(path):
+            left -= 1
+            try:
                 return self._read(path)
-        return self._read(path)
+            except Py4JJavaError:
+                if not left:
+                    raise
+        return None
 
-    def _read(self, path: str) -> str | None:
-        if not self.exists(path):
-            return None
+    def _read(self, path: str) -> str:
         stream = self._system(path).open(self._path(path))
         try:
             return bytes(stream.readAllBytes()).decode()

@@ -18,6 +18,8 @@ from pushdown_spark.runtime.file_systems.base_files import DRAFT, FileEntry
 
 T = TypeVar("T")
 
+_WILDCARD = frozenset("*?[")
+
 _DELETE_ATTEMPTS, _DELETE_PAUSE_SECONDS = 10, 0.1
 """Executors end shortly after their driver and may write files during the deletion."""
 _CREATE_ATTEMPTS, _CREATE_PAUSE_SECONDS = 5_000, 0.001
@@ -64,8 +66,13 @@ class LocalFiles:
         `Path.glob` fails if another process deletes a directory meanwhile, and `glob.glob` hides all errors of a disk.
         """
         step, _, rest = pattern.partition("/")
-        paths = [f"{directory}/{name}" for name in fnmatch.filter(self.names(directory), step)]
-        return [inner for path in paths for inner in self.glob(path, rest)] if rest else paths
+        # A name without wildcards is found in directories, too, that the process may not list.
+        is_name = _WILDCARD.isdisjoint(step)
+        names = [step] if is_name else fnmatch.filter(self.names(directory), step)
+        paths = [f"{directory}/{name}" for name in names]
+        if rest:
+            return [inner for path in paths for inner in self.glob(path, rest)]
+        return list(filter(self.exists, paths)) if is_name else paths
 
     def delete(self, path: str) -> None:
         """Delete a file, or a directory with its content. A missing path is not an error."""

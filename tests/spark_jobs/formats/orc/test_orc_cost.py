@@ -73,7 +73,8 @@ def test_pruned_row_groups_have_no_cost(case: OrcCostCase) -> None:
     # Spark opens no column of a file without rows to read.
     pruned = reader_seconds(replace(seen, alive_share=0.0, live_files=0.0), case.lists)
     assert pruned[SPARK] == pruned[FILTERED]
-    assert pruned[SPARK] < pruned[OURS] or case.files > 50
+    # Opening a file takes Spark longer, which decides for many files.
+    assert (pruned[SPARK] < pruned[OURS]) == (case.files < 50)
     assert all(pruned[verdict] < whole[verdict] for verdict in OrcReader)
 
 

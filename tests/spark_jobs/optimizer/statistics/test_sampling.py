@@ -69,6 +69,8 @@ def test_only_a_header_is_left_out_of_a_sample_of_csv(tmp_path: Path, header: st
         ({"escape": '"'}, '7,"a "",b"\n'),
         ({}, '7,"a \\",b"\n'),
         ({"quote": ""}, '7,"\n'),
+        ({}, "7,C:\\dir\\\n"),
+        ({}, '7,"a ""b, c"" d"\n'),
     ],
 )
 def test_lines_of_csv_are_divided_as_by_spark(tmp_path: Path, options: dict[str, str], line: str) -> None:
