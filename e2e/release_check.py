@@ -125,9 +125,10 @@ def write_data(data: Path, spark_python: Path) -> None:
 def write_events(data: Path) -> None:
     """Write the events of the daily DAG and of the join."""
     events = [
-        {"user_id": hour % 3, "kind": "purchase", "event_time": f"{day}T{hour:02}:00:00Z"}
+        {"user_id": hour % 3, "kind": kind, "event_time": f"{day}T{hour:02}:00:00Z"}
         for day in DAYS
         for hour in range(24)
+        for kind in ("purchase", "refund")
     ]
     _write_json(data / "events", events)
 
@@ -200,7 +201,7 @@ def check_outputs(data: Path, spark_python: Path) -> None:
     expected = {
         DAILY: [24, 24, 24],
         MAPPED: [[0, 2, 4, 6, 8]] * 2,
-        JOIN: [{"name": "Ada", "kind": "purchase"}] * 24,
+        JOIN: [{"name": "Ada", "kind": "refund"}] * 24,
         AVRO_TO_ORC: [150.0, 200.0],
     }
     if found != expected:
