@@ -124,7 +124,7 @@ def write_data(data: Path, spark_python: Path) -> None:
 
 def write_events(data: Path) -> None:
     """Write the events of the daily DAG and of the join."""
-    events = [
+    events: list[dict[str, object]] = [
         {"user_id": hour % 3, "kind": kind, "event_time": f"{day}T{hour:02}:00:00Z"}
         for day in DAYS
         for hour in range(24)
