@@ -60,9 +60,11 @@ def reader_configuration(spark: SparkSession, options: Mapping[str, str]) -> Jav
     return session_state(spark).newHadoopConfWithOptions(scala_map(spark, options))
 
 
-def check_hadoop_settings(spark: SparkSession, options: Mapping[str, str], required: Iterable[RequiredSetting]) -> None:
-    """Raise UnsupportedError if a setting of Hadoop has another value than required. An absent setting is right."""
-    configuration = reader_configuration(spark, options)
+def check_hadoop_settings(configuration: JavaObject, required: Iterable[RequiredSetting]) -> None:
+    """Raise UnsupportedError if a setting of Hadoop has another value than required. An absent setting is right.
+
+    `configuration` are the settings that `reader_configuration` returns.
+    """
     for item in required:
         value = str(configuration.get(item.key, item.expected)).strip()
         if value.lower() != item.expected:

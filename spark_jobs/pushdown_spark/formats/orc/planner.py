@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pyarrow as pa
+from py4j.java_gateway import JavaObject
 from pyspark.sql import SparkSession
 from pyspark.sql import types as t
 from sqlglot import exp
@@ -72,10 +73,12 @@ def plan_orc(spark: SparkSession, request: ScanRequest) -> OrcPlan:
     Raises UnsupportedError if Spark's reader must read the files, or is estimated to be faster.
     """
     source = request.source
-    _refuse_use_selected(spark, request)
+    configuration = reader_configuration(spark, source.options)
+    _refuse_use_selected(configuration)
     with unsupported_as_unsafe_filter(spark, request, omits_nan=False):
         check_columnar_request(request)
         _check_settings(spark, request)
+        check_hadoop_settings(configuration, _HADOOP_SETTINGS)
         _check_maps(spark, request)
         _check_padding(spark, request)
         conjuncts, files = prepare_files(spark, request)
@@ -102,9 +105,9 @@ def _lists_null(predicate: exp.Expr | None) -> bool:
     return any(isinstance(item.unnest(), exp.Null) for node in lists for item in node.expressions)
 
 
-def _refuse_use_selected(spark: SparkSession, request: ScanRequest) -> None:
+def _refuse_use_selected(configuration: JavaObject) -> None:
     """Raise PushdownError for a setting that makes Spark's reader lose rows."""
-    if str(reader_configuration(spark, request.source.options).get(_USE_SELECTED)).strip().lower() == "true":
+    if configuration.getBoolean(_USE_SELECTED, False):
         raise PushdownError(
             f"{_USE_SELECTED}=true makes Spark's ORC reader return no rows at all; take it out of the configuration, "
             "or give use_selected=True with reader='pushdown'",
@@ -144,7 +147,6 @@ def _check_settings(spark: SparkSession, request: ScanRequest) -> None:
     check_broken_files(spark, options)
     if setting(spark, "spark.sql.orc.impl", "native") != "native":
         raise UnsupportedError("spark.sql.orc.impl is not native")
-    check_hadoop_settings(spark, options, _HADOOP_SETTINGS)
 
 
 def has_times(data_type: t.DataType) -> bool:

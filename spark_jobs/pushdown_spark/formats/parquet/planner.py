@@ -32,7 +32,7 @@ from pushdown_spark.formats.parquet.file_parts import ParquetInput, parquet_inpu
 from pushdown_spark.formats.parquet.file_reader import ParquetQuery, ParquetScanTask, open_parquet
 from pushdown_spark.formats.readable_types import arrow_schema
 from pushdown_spark.relations.request import ScanRequest
-from pushdown_spark.runtime.spark_internals import check_hadoop_settings
+from pushdown_spark.runtime.spark_internals import check_hadoop_settings, reader_configuration
 from pushdown_spark.runtime.worker_startup import startup_cost
 from pushdown_spark.scan.plan import Choice
 
@@ -96,7 +96,7 @@ def _check_settings(spark: SparkSession, request: ScanRequest) -> None:
     options = request.source.options
     check_broken_files(spark, options)
     check_required(spark, _SPARK_SETTINGS)
-    check_hadoop_settings(spark, options, _HADOOP_SETTINGS)
+    check_hadoop_settings(reader_configuration(spark, options), _HADOOP_SETTINGS)
 
 
 def _query(spark: SparkSession, request: ScanRequest, combined_filter: ArrowFilter | None) -> ParquetQuery:

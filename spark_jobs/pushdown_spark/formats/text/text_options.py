@@ -40,7 +40,7 @@ from pushdown_spark.projection.nested_types import has_datetime, types_in
 from pushdown_spark.relations.declaration import CsvSigns
 from pushdown_spark.relations.request import ScanRequest
 from pushdown_spark.runtime.jvm_gateway import has_jvm, java_class
-from pushdown_spark.runtime.spark_internals import check_hadoop_settings
+from pushdown_spark.runtime.spark_internals import check_hadoop_settings, reader_configuration
 
 _UTF8 = frozenset({"utf-8", "utf8"})
 _LISTING = frozenset(
@@ -120,7 +120,7 @@ def check_settings(spark: SparkSession, request: ScanRequest) -> None:
     check_meaning(spark, "" if predicate is None else predicate.sql)
     if has_jvm(spark):
         # With Spark Connect, only Spark's text source reads lines, and it follows Hadoop's settings itself.
-        check_hadoop_settings(spark, {}, _HADOOP)
+        check_hadoop_settings(reader_configuration(spark, {}), _HADOOP)
     if rejects_old_dates(spark) and has_datetime(request.read_schema):
         raise UnsupportedError(
             "spark.sql.legacy.timeParserPolicy is EXCEPTION: every line must be parsed to find errors"

@@ -307,22 +307,22 @@ def _csv(block: bytes, schema: StructType, columns: Sequence[str], options: Mapp
     if not columns or not block:
         return pa.table({})
     signs = CsvSigns.of(options)
-    parse_options = pc_csv.ParseOptions(delimiter=signs.sep, quote_char=signs.quote or False)
+    quote = signs.quote or False
     convert_options = pc_csv.ConvertOptions(
         column_types=_arrow_types(schema, columns), include_columns=list(columns), strings_can_be_null=True
     )
 
-    def read() -> pa.Table:
+    def read(parse_options: pc_csv.ParseOptions) -> pa.Table:
         read_options = pc_csv.ReadOptions(column_names=schema.fieldNames(), use_threads=False)
         return pc_csv.read_csv(io.BytesIO(block), read_options, parse_options, convert_options)
 
-    if signs.escape not in ("", signs.quote):
-        parse_options.double_quote, parse_options.escape_char = False, signs.escape
+    if signs.escape not in ("", quote):
         # Arrow also applies the escape outside of quotes, and fails at doubled quotes that Spark accepts.
         with suppress(pa.ArrowInvalid):
-            return read()
-        parse_options.double_quote, parse_options.escape_char = True, False
-    return read()
+            return read(
+                pc_csv.ParseOptions(delimiter=signs.sep, quote_char=quote, double_quote=False, escape_char=signs.escape)
+            )
+    return read(pc_csv.ParseOptions(delimiter=signs.sep, quote_char=quote))
 
 
 def _json(block: bytes, schema: StructType, columns: Sequence[str]) -> pa.Table:

@@ -18,7 +18,7 @@ from pushdown_spark.runtime.file_systems.base_files import DRAFT, FileEntry
 
 T = TypeVar("T")
 
-_WILDCARD = frozenset("*?[")
+_WILDCARDS = frozenset("*?[")
 
 _DELETE_ATTEMPTS, _DELETE_PAUSE_SECONDS = 10, 0.1
 """Executors end shortly after their driver and may write files during the deletion."""
@@ -67,7 +67,7 @@ class LocalFiles:
         """
         step, _, rest = pattern.partition("/")
         # A name without wildcards is found in directories, too, that the process may not list.
-        is_name = _WILDCARD.isdisjoint(step)
+        is_name = _WILDCARDS.isdisjoint(step)
         names = [step] if is_name else fnmatch.filter(self.names(directory), step)
         paths = [f"{directory}/{name}" for name in names]
         if rest:

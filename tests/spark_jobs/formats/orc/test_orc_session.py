@@ -88,6 +88,18 @@ def test_the_row_filter_of_spark_is_off_where_it_loses_rows(
         assert result.run(lambda frame: frame.count()) == 1
 
 
+@pytest.mark.parametrize("where", LOST)
+def test_a_setting_of_the_session_does_not_turn_the_row_filter_on_where_it_loses_rows(
+    spark: SparkSession, unusual: Path, where: str
+) -> None:
+    session = PushdownSession(spark)
+    session.add_source("t", path=str(unusual), format="orc", reader="spark")
+    with session_settings(spark, {"orc.sarg.to.filter": "true"}):
+        result = session.scan("t", columns=["id"], where=where)
+        assert result.run(lambda frame: frame.count()) == 1
+    assert any("orc.sarg.to.filter is false: " in note for note in result.report()["t"].notes)
+
+
 def test_lists_with_null_are_read_by_pushdown(spark: SparkSession, table: Path) -> None:
     """Spark 4.3.0 fails at these lists for any rows. The test fails when Spark fixes it."""
     where = "k IN (4321, NULL)"
