@@ -15,7 +15,10 @@ STARTING = frozenset(
     {"spark", "spark_python", "local_spark", "drivers", "database", "server", "register_dag", "store"}
     | {f"{product}_server" for product in ("postgresql", "mariadb", "mysql")}
 )
-"""Fixtures that start a program. `make check` leaves out the tests that use them."""
+"""Fixtures that start a program. `make check` leaves out the tests that use them.
+
+A test that starts one without such a fixture has the marker `starts`.
+"""
 COUNT = pytest.StashKey[int]()
 """How many of the collected cases run only nightly."""
 

@@ -23,6 +23,8 @@ from pushdown_spark.driver.job_exchange import read_secrets, write_result
 from pushdown_spark.errors import BadSpecError
 from pushdown_spark.job import main, read_spec
 
+pytestmark = pytest.mark.starts
+
 SECRET = "hunter2-secret-value"
 
 

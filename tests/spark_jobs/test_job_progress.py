@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from pushdown_spark.contract import JobResult
 from pushdown_spark.contract.progress import Progress, progress_of_line
 
@@ -44,6 +46,7 @@ def source(*files: Path) -> dict[str, object]:
     }
 
 
+@pytest.mark.starts
 def test_a_running_job_prints_what_its_finished_tasks_have_done(tmp_path: Path) -> None:
     files = [tmp_path / name for name in ("a.json", "b.json", "waits.json", "z.json")]
     for file in files:

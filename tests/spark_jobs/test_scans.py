@@ -14,6 +14,8 @@ from pydantic import ValidationError
 from pushdown_spark.contract import ErrorCode, JobResult, JobSpec
 from pushdown_spark.contract.report_text import render_text
 
+pytestmark = pytest.mark.starts
+
 SCHEMA = "id int, t string"
 ROWS = '{"id": 1, "t": "x"}\n{"id": 2, "t": "y"}\n{"id": 3, "t": "y"}\n'
 

@@ -55,6 +55,7 @@ def test_executors_with_the_same_environment_pass(project: Path, tmp_path: Path)
     assert on_a_cluster(project, tmp_path, sys.executable) == "accepted"
 
 
+@pytest.mark.starts
 def test_executors_without_libraries_raise(project: Path, tmp_path: Path) -> None:
     bare = tmp_path / "bare"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(bare)], check=True)

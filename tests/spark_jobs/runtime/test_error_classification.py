@@ -283,6 +283,7 @@ except Exception as exc:
 """
 
 
+@pytest.mark.starts
 def test_a_killed_jvm_is_driver_killed() -> None:
     root = str(Path(__file__).resolve().parents[3] / "spark_jobs")
     environment = {**os.environ, "PYTHONPATH": root}

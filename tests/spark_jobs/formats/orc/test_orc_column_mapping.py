@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyorc
 import pytest
 from orc_samples import Sample, write_sample
-from pyspark.sql.types import StructType
+from pyspark.sql.types import IntegerType, StructField, StructType
 
 from pushdown_spark.errors import SchemaConflictError, UnsafeInputError
 from pushdown_spark.expressions.names import ANY_CASE, EXACT_NAMES
@@ -63,9 +63,10 @@ def test_hive_files_are_read_by_position() -> None:
 def test_hive_files_with_more_columns_than_the_schema_use_spark() -> None:
     sample = of("struct<_col0:int,_col1:int>")
     field = pa.field("first", INT)
+    first, second = (StructField(name, IntegerType()) for name in ("first", "second"))
     with pytest.raises(UnsafeInputError, match="2 columns without real names and the schema has 1"):
-        match_columns(sample.tail, [field], (0,), ANY_CASE, table=StructType.fromDDL("first int"))
-    found = match_columns(sample.tail, [field], (0,), ANY_CASE, table=StructType.fromDDL("first int, second int"))
+        match_columns(sample.tail, [field], (0,), ANY_CASE, table=StructType([first]))
+    found = match_columns(sample.tail, [field], (0,), ANY_CASE, table=StructType([first, second]))
     assert [column.column for column in found] == [1]
 
 

@@ -29,7 +29,7 @@ if child == 0:
     while os.getppid() == parent:
         os.kill(parent, signal.SIGINT)
     os._exit(0)
-for _ in range(20_000):
+for _ in range(2_000):
     try:
         is_moving = True
         with hold_signals():

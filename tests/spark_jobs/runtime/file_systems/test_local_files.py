@@ -9,7 +9,7 @@ import pytest
 
 from pushdown_spark.runtime.file_systems.local_files import LocalFiles
 
-ROUNDS = 300
+ROUNDS = 50
 
 
 def test_a_file_is_created_while_others_delete_the_empty_directory(tmp_path: Path) -> None:
@@ -54,7 +54,7 @@ def test_a_search_finds_the_files_that_others_keep(tmp_path: Path) -> None:
     for thread in threads:
         thread.start()
     try:
-        for _ in range(10 * ROUNDS):
+        for _ in range(60 * ROUNDS):
             assert LocalFiles().glob(f"file:{tmp_path}", "*/*.claim") == [f"file:{tmp_path}/kept/.a.claim"]
     finally:
         is_done.set()
