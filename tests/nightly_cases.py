@@ -31,7 +31,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     test, all its cases run.
     """
     for item in items:
-        if STARTING & set(getattr(item, "fixturenames", ())):
+        if item.get_closest_marker("e2e") or STARTING & set(getattr(item, "fixturenames", ())):
             item.add_marker("starts")
     is_named = bool(config.option.keyword) or any("::" in argument for argument in config.args)
     is_nightly = config.option.markexpr == "nightly"

@@ -67,6 +67,7 @@ def test_importing_the_description_imports_no_other_module(project: Path) -> Non
     assert run.stdout.split() == ["__future__", "airflow_pushdown", "airflow_pushdown.provider"]
 
 
+@pytest.mark.starts
 def test_the_wheel_installs_into_an_empty_environment_and_its_entry_point_loads(project: Path, tmp_path: Path) -> None:
     source = tmp_path / "source"
     source.mkdir()

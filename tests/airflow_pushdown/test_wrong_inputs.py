@@ -54,6 +54,7 @@ def test_constructors_raise_the_documented_error(wrong: WrongInput) -> None:
     assert str(caught.value) == wrong.line
 
 
+@pytest.mark.starts
 def test_airflow_lists_the_documented_import_errors(tmp_path: Path) -> None:
     """The real command, with one file for each input."""
     folder = tmp_path / "dags"
