@@ -21,7 +21,7 @@ from pushdown_spark.contract.report_text import (
     check_line,
     human_bytes,
     human_count,
-    human_share,
+    human_percent,
     residual_reason,
     skipped_amount,
 )
@@ -176,7 +176,7 @@ def skipped_amounts(source: SourceReport) -> tuple[str, ...]:
     return tuple(skipped_amount(kind, count) for kind, count in source.skipped.items() if count)
 
 
-def progress_share(progress: Progress) -> float | None:
+def progress_fraction(progress: Progress) -> float | None:
     """Return the part of the scan that is done, by bytes or else by tasks, or None if it is unknown."""
     if progress.bytes_done is not None and progress.bytes_total:
         return min(progress.bytes_done / progress.bytes_total, 1.0)
@@ -210,7 +210,7 @@ def _byte_steps(counts: Sequence[tuple[str, int | None]]) -> Iterator[Step]:
             yield Step(label, bytes_or_unknown(count), None, "")
         else:
             share = min(count / first, 1.0) if first else 0.0
-            yield Step(label, human_bytes(count), share, human_share(count, first) if number else "")
+            yield Step(label, human_bytes(count), share, human_percent(count, first) if number else "")
 
 
 def _searched_steps(source: SourceReport) -> Iterator[Step]:
@@ -234,5 +234,5 @@ def _row_steps(counts: Sequence[tuple[str, int | None]]) -> Iterator[Step]:
         elif first is None:
             yield Step(label, f"{count:,}", None, "")
         else:
-            part = human_share(count, first) if number and first else ""
+            part = human_percent(count, first) if number and first else ""
             yield Step(label, f"{count:,}", count / largest if largest else 0.0, part)

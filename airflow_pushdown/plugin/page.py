@@ -23,8 +23,8 @@ from pushdown_spark.contract.report_text import (
     EXACTNESS_MEANINGS,
     cost_lines,
     human_bytes,
+    human_percent,
     human_seconds,
-    human_share,
     source_title,
 )
 
@@ -151,10 +151,10 @@ def _environment() -> Environment:
         drawing_size=drawing_size,
         human_bytes=human_bytes,
         human_seconds=human_seconds,
-        human_share=human_share,
+        human_percent=human_percent,
         job_funnel=model.job_funnel,
         join_tree_lines=join_tree_lines,
-        progress_share=model.progress_share,
+        progress_fraction=model.progress_fraction,
         progress_text=progress_text,
         replace=replace,
         rows_meaning=model.rows_meaning,

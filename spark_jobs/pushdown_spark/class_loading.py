@@ -9,9 +9,9 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from pushdown_spark.contract import OutputSpec, ReaderChoice, SourceFormat
-from pushdown_spark.formats.avro.spark_source import spark_format
 from pushdown_spark.output.files.writer import open_output
 from pushdown_spark.result import PushdownResult
+from pushdown_spark.runtime.spark_internals import spark_format
 from pushdown_spark.session import PushdownSession
 
 _FORMATS = (SourceFormat.JSON, SourceFormat.CSV, SourceFormat.ORC, SourceFormat.AVRO, SourceFormat.PARQUET)

@@ -26,7 +26,7 @@ from pushdown_spark.contract import (
     TableSourceSpec,
 )
 from pushdown_spark.contract.progress import Progress
-from pushdown_spark.driver.preflight import needs_python, start_check
+from pushdown_spark.driver.preflight import needs_python, start_version_check
 from pushdown_spark.driver.progress_thread import QueryProgress
 from pushdown_spark.errors import BadSpecError, PushdownError
 from pushdown_spark.expressions.session_settings import is_option_on
@@ -168,7 +168,7 @@ class QueryRun:
         python_formats = [source.format for source in self._spec.sources.values() if needs_python(source)]
         is_first = not self._application.has_workers
         # The check of the Python workers runs while the query is planned.
-        finish_check = start_check(self._spark.sparkContext) if python_formats and is_first else None
+        finish_check = start_version_check(self._spark.sparkContext) if python_formats and is_first else None
         query = self.plan()
         self.sources, self.joins = query.report(), query.joins()
         if is_first and query.worker_use is WorkerUse.ALWAYS:

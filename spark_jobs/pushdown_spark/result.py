@@ -225,7 +225,7 @@ class ScanResult(PushdownResult):
         """Return the plan as text. Runs nothing."""
         lines = list(plan_lines(self._name, self._scan.scan.report()))
         if self._limit is not None:
-            lines.append(f"  limit {self._limit}: the scan stops early")
+            lines.append(f"  limit {self._limit}")
         return "\n".join(lines)
 
 

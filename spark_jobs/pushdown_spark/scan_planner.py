@@ -11,14 +11,13 @@ from pyspark.sql.types import StringType, StructType
 from pyspark.sql.types import StructField as Field
 
 from pushdown_spark.contract import SourceFormat
-from pushdown_spark.errors import BadSpecError, PushdownError, UnsafeFilterError, UnsupportedError
+from pushdown_spark.errors import PushdownError, UnsafeFilterError
 from pushdown_spark.expressions.session_settings import is_option_on, session_name_rule
 from pushdown_spark.formats.columnar_scan import ColumnarScan
 from pushdown_spark.formats.native.native_scan import NativeScan
 from pushdown_spark.formats.native.plan_scan import SparkPlanScan
 from pushdown_spark.formats.text.jvm_scan import JvmTextScan
 from pushdown_spark.formats.text.planner import JvmTextPlan, TextScan, plan_text
-from pushdown_spark.projection.paths import quote_name
 from pushdown_spark.relations.base_relation import Relation
 from pushdown_spark.relations.declaration import Source
 from pushdown_spark.relations.file_loader import FileLoader
@@ -29,7 +28,6 @@ from pushdown_spark.relations.request import ScanRequest
 from pushdown_spark.relations.stores.listing import has_plain_directories
 from pushdown_spark.relations.tables import SparkRelation
 from pushdown_spark.runtime.fallback import Refusal, plan_or_refuse
-from pushdown_spark.runtime.spark_internals import reader_configuration
 from pushdown_spark.scan.base_scan import ProjectedScan, Scan, ToQueryRows
 from pushdown_spark.scan.union import GroupScan, UnionScan, file_groups
 
@@ -71,8 +69,8 @@ def plan_scan(spark: SparkSession, relation: Relation, request: ScanRequest) -> 
     if isinstance(relation, FileRelation):
         return _plan_files(spark, relation, request)
     if isinstance(relation, SparkRelation):
-        plan = SparkPlanScan(request)
-        return PlannedScan(plan, lambda _: plan, can_fall_back=False)
+        spark_scan = SparkPlanScan(request)
+        return PlannedScan(spark_scan, lambda _: spark_scan, can_fall_back=False)
     from pushdown_spark.relations.database_relation import DatabaseRelation
 
     assert isinstance(relation, DatabaseRelation)
@@ -105,13 +103,13 @@ def _plan_groups(spark: SparkSession, relation: FileRelation, request: ScanReque
     schema = StructType([fields[name] for name in request.columns])
     name_rule = session_name_rule(spark)
 
-    def union(scans: Iterable[Scan]) -> UnionScan:
+    def union_scan(scans: Iterable[Scan]) -> UnionScan:
         group_scans = [GroupScan(scan, group.output_schema(request)) for scan, group in zip(scans, groups, strict=True)]
         return UnionScan(group_scans, schema, request.implicit, name_rule=name_rule)
 
     return PlannedScan(
-        union(plan.scan for plan in plans),
-        lambda reason: union(plan.spark_scan(reason) for plan in plans),
+        union_scan(plan.scan for plan in plans),
+        lambda reason: union_scan(plan.spark_scan(reason) for plan in plans),
         problem=next((plan.problem for plan in plans if plan.problem is not None), None),
     )
 
@@ -141,8 +139,10 @@ def _plan_format(spark: SparkSession, request: ScanRequest, loader: FileLoader) 
         return PlannedScan(outcome, partial(NativeScan, request, loses_rows=is_columnar))
     reason = outcome.reason
     if request.source.format is SourceFormat.ORC:
-        request = _with_lazy_filter(spark, request, reason, loader)
-        refuse_lost_columns(request, str(reason))
+        from pushdown_spark.formats.orc.spark_reader import check_lost_columns, with_row_filter
+
+        request = with_row_filter(spark, request, reason, loader)
+        check_lost_columns(request, str(reason))
     loses_rows = isinstance(reason, UnsafeFilterError) or (is_columnar and outcome.problem is not None)
     spark_scan = partial(NativeScan, request, predicted=reason.predicted, loses_rows=loses_rows)
     return PlannedScan(spark_scan(str(reason)), spark_scan, problem=outcome.problem)
@@ -171,36 +171,6 @@ def _plan_pushdown(spark: SparkSession, request: ScanRequest) -> Scan:
     # Planning errors must occur here, where Spark's reader can still replace the scan.
     scan.frame()
     return scan
-
-
-def _with_lazy_filter(
-    spark: SparkSession, request: ScanRequest, unsupported: UnsupportedError, loader: FileLoader
-) -> ScanRequest:
-    """Return the request with the lazy filter of Spark's ORC reader on or off.
-
-    The source, a setting or the estimate turns it on, unless it loses rows.
-    """
-    from pushdown_spark.formats.orc.planner import SARG_TO_FILTER, LazyFilterError
-    from pushdown_spark.formats.orc.row_filter import obstacle_of_request
-
-    switch = request.source.orc.sarg_to_filter
-    if switch is None and reader_configuration(spark, request.source.options).getBoolean(SARG_TO_FILTER, False):
-        switch = True
-    if switch is None and not isinstance(unsupported, LazyFilterError):
-        return request
-    obstacle = obstacle_of_request(spark, request) if switch else None
-    setting = str(switch is not False and obstacle is None).lower()
-    note = f"{SARG_TO_FILTER} is {setting}{'' if obstacle is None else f': {obstacle}'}"
-    return request.with_frame(loader.load({SARG_TO_FILTER: setting})).with_notes(note)
-
-
-def refuse_lost_columns(request: ScanRequest, reason: str) -> None:
-    """Raise BadSpecError for columns that Spark's ORC reader (4.3) silently returns as NULL."""
-    if lost := next((name for name in request.read_schema.fieldNames() if "`" in name), None):
-        raise BadSpecError(
-            f"columns: Spark's ORC reader returns NULL for {quote_name(lost)}, because its name has a backtick; set "
-            f"reader='pushdown' (not used now: {reason})"
-        )
 
 
 def _listing_notes(source: Source) -> tuple[str, ...]:

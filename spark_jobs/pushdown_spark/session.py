@@ -99,7 +99,8 @@ class PushdownSession:
         if isinstance(source, RemoteSourceSpec):
             if connection is None:
                 raise BadSpecError(
-                    f"source {name!r}: a table of a database needs its connection; give it in `remote` of the secrets"
+                    f"source {name!r}: a table of a database needs its connection; give it as `connection`, or in "
+                    "`remote` of the secrets of a job"
                 )
             self._sources[name] = DatabaseSource(name, source, connection)
             return

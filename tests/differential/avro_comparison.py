@@ -18,7 +18,7 @@ from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
 from pushdown_spark.formats.avro.container_file import read_header
 from pushdown_spark.formats.avro.decoder import AvroQuery, Decoder
 from pushdown_spark.formats.avro.file_reader import AvroScanTask
-from pushdown_spark.formats.avro.metrics import AvroMetrics, BlockOutcome
+from pushdown_spark.formats.avro.metrics import AvroMetrics, AvroOutcome
 from pushdown_spark.formats.avro.planner import container_files
 from pushdown_spark.formats.readable_types import arrow_schema
 from pushdown_spark.relations.stores.storage import LOCAL
@@ -60,4 +60,4 @@ class AvroComparison(ReaderComparison[AvroMetrics]):
         return {}
 
     def outcomes(self) -> dict[str, int]:
-        return {outcome.name: self.metrics.blocks[outcome] for outcome in BlockOutcome}
+        return {outcome.name: self.metrics.blocks[outcome] for outcome in AvroOutcome}

@@ -27,8 +27,8 @@ from tally import Tally
 
 from pushdown_spark.contract import SourceFormat
 from pushdown_spark.errors import PushdownError
-from pushdown_spark.formats.avro.spark_source import spark_format
 from pushdown_spark.runtime.error_classification import classify
+from pushdown_spark.runtime.spark_internals import spark_format
 from pushdown_spark.session import PushdownSession
 
 MAX_BYTES = 450_000

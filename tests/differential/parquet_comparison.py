@@ -16,7 +16,7 @@ from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
 from pushdown_spark.expressions.names import ANY_CASE
 from pushdown_spark.formats.parquet.file_parts import parquet_inputs
 from pushdown_spark.formats.parquet.file_reader import ParquetQuery, ParquetScanTask
-from pushdown_spark.formats.parquet.metrics import ParquetMetrics, UnitOutcome
+from pushdown_spark.formats.parquet.metrics import ParquetMetrics, ParquetOutcome
 from pushdown_spark.formats.readable_types import arrow_schema
 
 
@@ -43,9 +43,9 @@ class ParquetComparison(ReaderComparison[ParquetMetrics]):
         return ParquetQuery(arrow_schema(fields), kept, corrected_dates=True, corrected_int96=True, name_rule=ANY_CASE)
 
     def outcomes(self) -> dict[str, int]:
-        outcomes = (UnitOutcome.TOTAL, UnitOutcome.BY_STATISTICS, UnitOutcome.READ)
+        outcomes = (ParquetOutcome.TOTAL, ParquetOutcome.BY_STATISTICS, ParquetOutcome.READ)
         counts = {outcome.name: self.metrics.row_groups[outcome] for outcome in outcomes}
         if self.tally["cases"] > 100:
             # Few random cases have columns whose page indexes exclude pages.
-            counts["pages by page index"] = self.metrics.pages[UnitOutcome.BY_PAGE_INDEX]
+            counts["pages by page index"] = self.metrics.pages[ParquetOutcome.BY_PAGE_INDEX]
         return counts

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 from spark_rows import sorted_rows
 
-from pushdown_spark.formats.avro.spark_source import spark_format
+from pushdown_spark.runtime.spark_internals import spark_format
 from pushdown_spark.session import PushdownSession
 
 WORDS = ("zeta", "alpha", "mid", "ä", "Ω", "日本", "🦆", "", "a b", "Aa", "BB", "AaAa", "BBBB", "AaBB", "BBAa")

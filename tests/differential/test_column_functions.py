@@ -10,7 +10,7 @@ from session_settings import pushdown_off, session_settings
 from spark_rows import sorted_rows
 
 from pushdown_spark.contract import Exactness
-from pushdown_spark.formats.avro.spark_source import spark_format
+from pushdown_spark.runtime.spark_internals import spark_format
 from pushdown_spark.session import PushdownSession
 
 FLAT = """

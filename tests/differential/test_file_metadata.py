@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from pushdown_spark.contract import ReaderChoice
 from pushdown_spark.errors import BadSpecError, UnknownColumnError
-from pushdown_spark.formats.avro.spark_source import spark_format
+from pushdown_spark.runtime.spark_internals import spark_format
 from pushdown_spark.session import PushdownSession
 
 FORMATS = ("json", "csv", "avro", "orc", "parquet")

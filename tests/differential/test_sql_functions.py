@@ -12,7 +12,7 @@ from spark_rows import sorted_rows
 
 from pushdown_spark.contract import ReaderChoice
 from pushdown_spark.expressions.predicate import sql_function
-from pushdown_spark.formats.avro.spark_source import spark_format
+from pushdown_spark.runtime.spark_internals import spark_format
 from pushdown_spark.session import PushdownSession
 
 SCHEMA = "k bigint, d double, day date, at timestamp, s string"

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from session_settings import pushdown_off
 from spark_rows import sorted_rows
 
-from pushdown_spark.formats.avro.spark_source import spark_format
+from pushdown_spark.runtime.spark_internals import spark_format
 from pushdown_spark.session import PushdownSession
 
 FORMATS = ("parquet", *(pytest.param(name, marks=pytest.mark.nightly) for name in ("json", "csv", "avro", "orc")))

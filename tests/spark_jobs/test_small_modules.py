@@ -20,7 +20,7 @@ REASONS = {
     },
     "one implementation of an interface, next to others": {
         "pushdown_spark/formats/avro/metrics.py",
-        "pushdown_spark/optimizer/passes/verify_reading.py",
+        "pushdown_spark/optimizer/passes/verify_parse.py",
     },
     "both sides use it, without pydantic": {
         "pushdown_spark/contract/driver_claim.py",

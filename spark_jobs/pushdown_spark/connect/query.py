@@ -19,6 +19,7 @@ from pushdown_spark.expressions.predicate import Predicate
 from pushdown_spark.expressions.session_settings import session_name_rule, temporary_settings
 from pushdown_spark.formats.native.native_scan import FILTER_SETTINGS, obstacle_of_predicate
 from pushdown_spark.formats.native.unknown_filters import unsafe_columns
+from pushdown_spark.formats.orc.spark_reader import check_lost_columns
 from pushdown_spark.optimizer.plans.sql_reader import named_tables, parse_query
 from pushdown_spark.output.checks import RowObserver
 from pushdown_spark.projection.paths import quote_name
@@ -28,7 +29,6 @@ from pushdown_spark.result import PushdownResult, plan_lines
 from pushdown_spark.runtime.error_classification import typed_error
 from pushdown_spark.runtime.fallback import Refusal, plan_or_refuse
 from pushdown_spark.scan.base_scan import Scan
-from pushdown_spark.scan_planner import refuse_lost_columns
 
 T = TypeVar("T")
 
@@ -189,7 +189,7 @@ class _SourceQuery:
     def by_server(self, reason: str, problem: PushdownError | None = None) -> ConnectResult:
         """Return the planned query with the server's reader, for a reason."""
         if self.request.source.format is SourceFormat.ORC:
-            refuse_lost_columns(self.request, reason)
+            check_lost_columns(self.request, reason)
         return self.result(self.server_scan(reason), problem=problem)
 
 

@@ -9,14 +9,14 @@ from pyspark.sql.types import StructType
 from pushdown_spark.contract import ErrorCode, OnMissingColumn, OnSchemaConflict, SourceFormat
 from pushdown_spark.errors import BadSpecError, UnsupportedError
 from pushdown_spark.expressions.predicate import Predicate
-from pushdown_spark.formats.avro.spark_source import spark_format
-from pushdown_spark.formats.orc.planner import SARG_TO_FILTER
+from pushdown_spark.formats.orc.spark_reader import SARG_TO_FILTER
 from pushdown_spark.projection.resolver import Projection
 from pushdown_spark.relations.base_relation import RelationWithoutFiles
 from pushdown_spark.relations.declaration import Source
 from pushdown_spark.relations.file_loader import SCHEMA_CONDITIONS
 from pushdown_spark.relations.request import ScanRequest, check_predicate
 from pushdown_spark.runtime.error_classification import typed_error
+from pushdown_spark.runtime.spark_internals import spark_format
 
 _MERGED_FORMATS = frozenset({SourceFormat.ORC, SourceFormat.PARQUET})
 """Formats whose schemas Spark merges with the option `mergeSchema`."""

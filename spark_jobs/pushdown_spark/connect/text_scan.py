@@ -14,7 +14,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.types import StringType, StructField, StructType
 
 from pushdown_spark.contract import ReaderChoice, SourceReport
-from pushdown_spark.contract.report_text import human_share
+from pushdown_spark.contract.report_text import human_percent
 from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.expressions.byte_patterns.string_filter import StringFilter
 from pushdown_spark.expressions.session_settings import setting, temporary_settings
@@ -35,7 +35,7 @@ from pushdown_spark.local_paths import escape_glob
 from pushdown_spark.projection.file_locations import location
 from pushdown_spark.relations.request import ScanRequest
 from pushdown_spark.relations.stores.listing import decode_uri
-from pushdown_spark.scan.plan import PUSHDOWN_REQUESTED, Choice
+from pushdown_spark.scan.plan import PUSHDOWN_REQUESTED, ReaderDecision
 
 _SAMPLE_FILES = 4
 _SAMPLE_LINES = 2_000
@@ -89,14 +89,14 @@ def plan_connect_text(spark: SparkSession, request: ScanRequest) -> ConnectTextS
         raise UnsupportedError(NO_STRING)
     uris = request.native.inputFiles()
     _check_files(uris, options.lines)
-    shares, in_headers = _probe(spark, request, options.lines, filters, uris)
-    strings = min(shares, key=lambda candidate: (shares[candidate], candidate.searches))
+    fractions, in_headers = _probe(spark, request, options.lines, filters, uris)
+    strings = min(fractions, key=lambda candidate: (fractions[candidate], candidate.searches))
     if strings in in_headers:
         raise UnsupportedError("the header of a file has a string of the predicate")
-    reason = f"about {human_share(shares[strings], 1)} of the lines have the strings (a sample of the first lines)"
+    reason = f"about {human_percent(fractions[strings], 1)} of the lines have the strings (a sample of the first lines)"
     plan = JvmTextPlan(
         (),
-        Choice(f"{PUSHDOWN_REQUESTED}; {reason}; Spark Connect has no JVM gateway for other readers"),
+        ReaderDecision(f"{PUSHDOWN_REQUESTED}; {reason}; Spark Connect has no JVM gateway for other readers"),
         patterns.reports(strings.pattern, "strings of"),
         options.lines,
         strings,
@@ -153,7 +153,7 @@ def _probe(
     filters: Sequence[StringFilter],
     uris: Sequence[str],
 ) -> tuple[dict[StringFilter, float], set[StringFilter]]:
-    """Return the share of lines that match each filter in a sample, and the filters that a header matches.
+    """Return the fraction of lines that match each filter in a sample, and the filters that a header matches.
 
     The sample has the first lines of some files. One query reads it and all headers.
     """
@@ -169,11 +169,11 @@ def _probe(
         queries += [frame.where(is_row).limit(1).select(f.lit(None), *matches) for frame in files]
     with temporary_settings(spark, _ONE_SPLIT):
         rows = reduce(DataFrame.unionAll, queries).collect()
-    shares, in_headers = {}, set()
+    fractions, in_headers = {}, set()
     for lines_read, *counts in rows:
         counted = dict(zip(filters, counts, strict=True))
         if lines_read is None:
             in_headers |= {strings for strings, count in counted.items() if count}
         else:
-            shares = {strings: (count or 0) / max(lines_read, 1) for strings, count in counted.items()}
-    return shares, in_headers
+            fractions = {strings: (count or 0) / max(lines_read, 1) for strings, count in counted.items()}
+    return fractions, in_headers

@@ -80,10 +80,10 @@ def human_count(number: int, noun: str) -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
-def human_share(part: float, whole: float) -> str:
+def human_percent(part: float, whole: float) -> str:
     """Return a part of a whole in percent. Only an exact 0 or 100 percent is shown as such.
 
-    >>> human_share(1, 3), human_share(1, 10**9)
+    >>> human_percent(1, 3), human_percent(1, 10**9)
     ('33.33 %', '< 0.01 %')
     """
     if whole <= 0 or part <= 0:
@@ -234,7 +234,7 @@ def _bytes_lines(source: SourceReport) -> Iterator[str]:
     elif source.bytes_read is None:
         yield f"Bytes: {total} in total, number read unknown"
     else:
-        skipped = human_share(source.bytes_total - source.bytes_read, source.bytes_total)
+        skipped = human_percent(source.bytes_total - source.bytes_read, source.bytes_total)
         yield f"Bytes: {human_bytes(source.bytes_read)} of {total} read, {skipped} skipped"
     if source.bytes_searched is not None:
         yield f"Searched for byte patterns: {human_bytes(source.bytes_searched)} (decompressed)"
@@ -280,7 +280,7 @@ def _skipped_lines(source: SourceReport) -> Iterator[str]:
     for kind, count in source.skipped.items():
         amount = skipped_amount(kind, count)
         if kind is Skipped.BYTES_NEVER_PARSED and source.bytes_searched:
-            amount += f" ({human_share(count, source.bytes_searched)})"
+            amount += f" ({human_percent(count, source.bytes_searched)})"
         parts.append(amount)
     if parts:
         yield f"Skipped: {', '.join(parts)}"

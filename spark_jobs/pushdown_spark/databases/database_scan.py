@@ -253,7 +253,7 @@ def _sampled_read(client: Client, read: DatabaseRead) -> tuple[DatabaseRead, boo
     sample = sample_selectivity(client, plan.table, condition)
     if sample is None:
         return read, False
-    if is_key_lookup_faster(sample.share, plan.columns, sample.key, condition):
+    if is_key_lookup_faster(sample.fraction, plan.columns, sample.key, condition):
         read = replace(read, scan=replace(plan, lookup_key=sample.key))
     return read, sample.rows <= _MAX_SAMPLED_ROWS
 

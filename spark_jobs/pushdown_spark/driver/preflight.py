@@ -86,11 +86,11 @@ def check_executors(context: SparkContext, wait_seconds: float = WAIT_SECONDS) -
         raise ExecutorMismatchError(f"executors: {'; '.join(problems)}: {_ADVICE}")
 
 
-def start_check(context: SparkContext, wait_seconds: float = WAIT_SECONDS) -> Callable[[], None]:
+def start_version_check(context: SparkContext, wait_seconds: float = WAIT_SECONDS) -> Callable[[], None]:
     """Start the check in the background. The returned function waits for its end and raises its error."""
-    thread = ThreadPoolExecutor(1)
-    check = thread.submit(check_executors, context, wait_seconds)
-    thread.shutdown(wait=False)
+    pool = ThreadPoolExecutor(1)
+    check = pool.submit(check_executors, context, wait_seconds)
+    pool.shutdown(wait=False)
     if os.environ.get("PYSPARK_PIN_THREAD", "true").lower() == "false":
         # Threads then share the tags of jobs, so a cancelled check would cancel jobs of the planner as well.
         check.exception()

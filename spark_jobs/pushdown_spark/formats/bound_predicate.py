@@ -18,11 +18,12 @@ from pushdown_spark.relations.request import ScanRequest
 
 def scope_of(spark: SparkSession, request: ScanRequest) -> Scope:
     """Return the scope for binding the predicate of a request."""
+    has_backslashes = request.predicate is not None and request.predicate.has_backslashes
+    collation = setting(spark, "spark.sql.session.collation.default", "UTF8_BINARY")
     return Scope(
         request.schema,
         name_rule=session_name_rule(spark),
-        plain_strings=not (request.predicate is not None and request.predicate.has_backslashes)
-        and setting(spark, "spark.sql.session.collation.default", "UTF8_BINARY") == "UTF8_BINARY",
+        plain_strings=not has_backslashes and collation == "UTF8_BINARY",
         fold=request.fold,
     )
 
@@ -41,9 +42,9 @@ def bound_conjuncts(spark: SparkSession, request: ScanRequest) -> list[Pushdown[
 
 
 def combine_conjuncts(conjuncts: Sequence[Pushdown[Node]]) -> ArrowFilter | None:
-    """Return the filter of all supported conjuncts, or None without conjuncts."""
+    """Return the filter of all supported conjuncts, or None if there is none."""
     roots = [conjunct.artifact for conjunct in conjuncts if conjunct.artifact is not None]
-    return ArrowFilter(conjunction(roots)) if conjuncts else None
+    return ArrowFilter(conjunction(roots)) if roots else None
 
 
 def first_reason(conjuncts: Sequence[Pushdown[Node]]) -> str:

@@ -27,30 +27,30 @@ from pushdown_spark.scan.plan import ScanPlan
 class ColumnarPlan(ScanPlan, Generic[Query]):
     """A planned scan. If it `is_exact`, all its rows satisfy the predicate.
 
-    With `is_trusted`, Spark does not evaluate the predicate of an exact scan again.
+    With `skips_recheck`, Spark does not evaluate the predicate of an exact scan again.
     """
 
     task_class: ClassVar[type[FileScanTask[Any, Any]]]
     """The function that the workers run."""
-    is_columnar: ClassVar[bool] = True
+    reads_columns_separately: ClassVar[bool] = True
     """Whether the format stores each column separately, so that only the required ones are read."""
 
     query: Query
     is_exact: bool
-    is_trusted: bool = False
+    skips_recheck: bool = False
 
 
 class ColumnarScan(WorkerScan[ColumnarPlan[Any], Any]):
     """A scan of one source by a columnar reader."""
 
     def __init__(self, spark: SparkSession, request: ScanRequest, plan: ColumnarPlan[Any]) -> None:
-        share = len(request.read_schema) / max(len(request.schema), 1) if plan.is_columnar else 1.0
-        super().__init__(spark, request, plan, share=share)
+        read_fraction = len(request.read_schema) / max(len(request.schema), 1) if plan.reads_columns_separately else 1.0
+        super().__init__(spark, request, plan, read_fraction=read_fraction)
 
     @property
     def is_exact(self) -> bool:
         """Whether the filter is the whole predicate, and the user wants no re-evaluation by Spark."""
-        return self._plan.is_exact and self._plan.is_trusted
+        return self._plan.is_exact and self._plan.skips_recheck
 
     def run_tasks(self, tasks: tuple[Task, ...], batch: int, cap: int | None, skip: tuple[int, ...]) -> DataFrame:
         """Return the rows of some tasks. Tasks stop after `cap` rows if all their rows satisfy the predicate."""

@@ -19,7 +19,7 @@ from pushdown_spark.relations.packing import Task
 from pushdown_spark.relations.request import ScanRequest
 from pushdown_spark.scan.base_scan import Scan, WorkerUse
 from pushdown_spark.scan.plan import ScanPlan
-from pushdown_spark.scan.task_counts import WHOLE_SCAN, TaskCounts, by_file, most_read_files, of_batch
+from pushdown_spark.scan.task_counts import WHOLE_SCAN, TaskCounts, counts_of_batch, group_by_file, most_read_files
 from pushdown_spark.scan.tasks import progress_of, tasks_of, with_constants_by_task
 
 Plan = TypeVar("Plan", bound=ScanPlan)
@@ -40,16 +40,16 @@ class WorkerScan(Scan, Generic[Plan, Metrics]):
         request: ScanRequest,
         plan: Plan,
         *,
-        share: float = 1.0,
+        read_fraction: float = 1.0,
     ) -> None:
-        """`share` is the share of every file that is read."""
+        """`read_fraction` is the fraction of every file that is read."""
         self._spark = spark
         self._request = request
         self._plan = plan
         # Not `TaskCounts[...]()`: its type argument would be pickled, and workers would import this module.
         counts: TaskCounts[dict[str, Metrics]] = TaskCounts()
         self._counts = spark.sparkContext.accumulator({}, counts)
-        self._tasks = tasks_of(spark, request, plan.files, share=share)
+        self._tasks = tasks_of(spark, request, plan.files, read_fraction=read_fraction)
 
     @property
     def worker_use(self) -> WorkerUse:
@@ -100,7 +100,7 @@ class WorkerScan(Scan, Generic[Plan, Metrics]):
 
     def progress(self) -> SourceProgress:
         """Return the progress of the finished tasks of the whole scan."""
-        counts = of_batch(self._counts.value, WHOLE_SCAN)
+        counts = counts_of_batch(self._counts.value, WHOLE_SCAN)
         rows = sum(file.rows_returned for task in counts.values() for file in task.values())
         return progress_of(self._tasks, counts.keys(), rows)
 
@@ -109,7 +109,7 @@ class WorkerScan(Scan, Generic[Plan, Metrics]):
         planned = self._plan.report(self._request, self.carrier)
         if not self._counts.value:
             return planned
-        files = {path: sum_metrics(parts) for path, parts in by_file(self._counts.value.values()).items()}
+        files = {path: sum_metrics(parts) for path, parts in group_by_file(self._counts.value.values()).items()}
         total = sum_metrics(files.values())
         return planned.model_copy(
             update={

@@ -28,7 +28,7 @@ from pushdown_spark.optimizer.passes.prune_columns import prune_columns
 from pushdown_spark.optimizer.passes.push_predicates import push_predicates
 from pushdown_spark.optimizer.passes.reduce_semi_joins import reduce_semi_joins
 from pushdown_spark.optimizer.passes.reorder_joins import reorder_joins
-from pushdown_spark.optimizer.passes.verify_reading import verify_reading
+from pushdown_spark.optimizer.passes.verify_parse import verify_parse
 from pushdown_spark.optimizer.plans.sql_reader import (
     ParsedQuery,
     UnreadableQueryError,
@@ -56,7 +56,7 @@ PASSES: tuple[Callable[[QueryContext, QueryPlan], QueryPlan], ...] = (
     prune_columns,
     # Infers predicates (`infer_predicates`) at every join that it passes.
     push_predicates,
-    verify_reading,
+    verify_parse,
     # The dynamic reduction. The static one changes the statistics of a chain, so it is part of reorder_joins.
     reduce_semi_joins,
     reorder_joins,

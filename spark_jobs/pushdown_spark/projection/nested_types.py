@@ -31,6 +31,11 @@ def has_datetime(data_type: t.DataType) -> bool:
     return first_type(data_type, lambda part: isinstance(part, _DATETIMES)) is not None
 
 
+def has_timestamp(data_type: t.DataType) -> bool:
+    """Return whether a type is or contains a timestamp, whose values depend on time zones."""
+    return first_type(data_type, lambda part: isinstance(part, t.TimestampType)) is not None
+
+
 def count_leaves(data_type: t.DataType) -> int:
     """Return the number of types in a type that contain no others."""
     parts = _parts(data_type)

@@ -34,7 +34,7 @@ class ColumnStatistics:
     """Distinct values of a column, or None if unknown, and its share of nulls."""
 
     distinct: float | None
-    null_share: float = 0.0
+    null_fraction: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -13,11 +13,10 @@ from pushdown_spark.contract import SourceFormat
 from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.expressions.scope import is_char
 from pushdown_spark.expressions.types import DECLARED_TYPE
-from pushdown_spark.formats.avro.spark_source import FILE_FORMAT as AVRO_FILE_FORMAT
 from pushdown_spark.projection.nested_types import types_in
 from pushdown_spark.relations.stores.listing import CATALOG_INDEX, all_partitions, decode_uri
 from pushdown_spark.runtime.jvm_gateway import class_name, elements, scala_object, string_map
-from pushdown_spark.runtime.spark_internals import analyzed_plan, session_catalog
+from pushdown_spark.runtime.spark_internals import AVRO_CLASS, analyzed_plan, session_catalog
 
 MEMORY_INDEX = "org.apache.spark.sql.execution.datasources.InMemoryFileIndex"
 """The file index of a table without partitions, or whose partitions Spark finds in the directory of the table."""
@@ -28,7 +27,7 @@ _FILE_FORMATS = {
     f"{_DATASOURCES}.json.JsonFileFormat": SourceFormat.JSON,
     f"{_DATASOURCES}.csv.CSVFileFormat": SourceFormat.CSV,
     f"{_DATASOURCES}.text.TextFileFormat": SourceFormat.TEXT,
-    AVRO_FILE_FORMAT: SourceFormat.AVRO,
+    AVRO_CLASS: SourceFormat.AVRO,
 }
 """Formats by the exact class of Spark's reader. Subclasses, such as Delta's, read other rows from the same files."""
 _CATALOG_OPTIONS = frozenset({"path", "serialization.format", "partitionoverwritemode"})

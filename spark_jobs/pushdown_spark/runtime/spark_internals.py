@@ -20,7 +20,14 @@ if TYPE_CHECKING:
 _MAX_ARGUMENT_BYTES = 256 << 10
 """The size limit of an argument, which py4j transfers as text."""
 
+AVRO_CLASS = "org.apache.spark.sql.avro.AvroFileFormat"
+"""The class of the source, which is part of Spark. Only the jar `spark-avro` registers its short name `avro`."""
 _EXPRESSIONS = "org.apache.spark.sql.classic.ExpressionUtils"
+
+
+def spark_format(name: str) -> str:
+    """Return the name of a format for Spark's readers and writers. Avro's name works without the jar `spark-avro`."""
+    return AVRO_CLASS if name == "avro" else name
 
 
 def java_session(spark: SparkSession) -> JavaObject:

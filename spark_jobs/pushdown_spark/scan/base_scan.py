@@ -101,7 +101,7 @@ class Scan(ABC):
         return None
 
     def incremental(self, limit: int) -> Iterator[DataFrame] | None:
-        """Return the rows in pieces, to stop after `limit` rows. Return None if Spark's LIMIT stops the scan as early.
+        """Return the rows in pieces, to stop after `limit` rows. Return None if Spark's LIMIT is as fast.
 
         The next piece is planned when the caller has read the rows of the last one.
         """
@@ -132,7 +132,8 @@ class ProjectedScan:
     """The error that ruled out the pushdown reader during planning."""
 
     def frame(self) -> DataFrame:
-        """Return all rows of the query as a lazy DataFrame. Raises UnsafeInputError if only the fallback has one."""
+        """Return all rows of the query as a lazy DataFrame. Raises UnsafeInputError if Spark rejects the
+        query over the rows of this scan but not over those of the fallback."""
         if self.scan.is_native:
             return self._native_frame
         return self._project(self.scan.frame())

@@ -1,4 +1,4 @@
-"""Plans of scans by the pushdown readers: the choice by estimated CPU seconds, the files and the conjuncts."""
+"""Plans of scans by the pushdown readers: the decision by estimated CPU seconds, the files and the conjuncts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PUSHDOWN_REQUESTED = "requested with reader='pushdown'"
 
 
 @dataclass(frozen=True)
-class Choice:
+class ReaderDecision:
     """Why the pushdown reader was chosen. `predicted` are the CPU seconds of the readers, if an estimate chose it."""
 
     reason: str = PUSHDOWN_REQUESTED
@@ -35,26 +35,26 @@ def is_cheaper(seconds: float, spark: float) -> bool:
     return seconds < _MARGIN * spark
 
 
-def estimates(seconds: Mapping[str, float], startup: float = 0.0) -> str:
+def describe_estimates(seconds: Mapping[str, float], startup: float = 0.0) -> str:
     """Return the estimates of the readers for a reason. `startup` are the seconds in them for the start of Python.
 
-    >>> estimates({"pushdown": 1.25, "spark": 3.0}, 0.5)
+    >>> describe_estimates({"pushdown": 1.25, "spark": 3.0}, 0.5)
     'estimated CPU: pushdown 1.2 s, spark 3.0 s (including 0.5 s for the start of Python workers)'
     """
     figures = ", ".join(f"{reader} {value:.1f} s" for reader, value in seconds.items())
     return f"estimated CPU: {figures}{startup_note(startup)}"
 
 
-def choose_pushdown(sample: str, pushdown: float, spark: float, startup: float) -> Choice:
-    """Return the choice of the pushdown reader, which needs `startup` seconds in addition to start Python.
+def choose_pushdown(sample: str, pushdown: float, spark: float, startup: float) -> ReaderDecision:
+    """Return the decision of the pushdown reader, which needs `startup` seconds in addition to start Python.
 
     `sample` says what a sample shows. Raises UnsupportedError if Spark's reader is cheaper.
     """
     predicted = {"pushdown": pushdown + startup, "spark": spark}
-    reason = f"{sample}; {estimates(predicted, startup)}"
+    reason = f"{sample}; {describe_estimates(predicted, startup)}"
     if not is_cheaper(predicted["pushdown"], spark):
         raise UnsupportedError(reason, predicted)
-    return Choice(reason, predicted)
+    return ReaderDecision(reason, predicted)
 
 
 def startup_note(seconds: float) -> str:
@@ -67,7 +67,7 @@ class ScanPlan:
     """A planned scan of files by a pushdown reader. `conjuncts` are the ones that the reader gets."""
 
     files: tuple[InputFile, ...]
-    choice: Choice
+    decision: ReaderDecision
     conjuncts: tuple[ConjunctReport, ...]
 
     def report(self, request: ScanRequest, carrier: str | None = None) -> SourceReport:
@@ -79,8 +79,8 @@ class ScanPlan:
         return SourceReport(
             reader=_READER,
             carrier=carrier,
-            reason=self.choice.reason,
-            cost=CostReport.of(carrier or _READER, self.choice.predicted),
+            reason=self.decision.reason,
+            cost=CostReport.of(carrier or _READER, self.decision.predicted),
             conjuncts=(*pruning, *self.conjuncts),
             columns=request.columns,
             files_total=len(self.files),

@@ -35,12 +35,12 @@ class TaskCounts(AccumulatorParam[dict[tuple[int, int], Count]], Generic[Count])
         return value1
 
 
-def of_batch(counts: dict[tuple[int, int], Count], batch: int) -> dict[int, Count]:
+def counts_of_batch(counts: dict[tuple[int, int], Count], batch: int) -> dict[int, Count]:
     """Return the counts of the finished tasks of a batch by task, also while Spark adds those of more tasks."""
     return {task: count for (its_batch, task), count in counts.copy().items() if its_batch == batch}
 
 
-def by_file(tasks: Iterable[Mapping[str, Count]]) -> dict[str, list[Count]]:
+def group_by_file(tasks: Iterable[Mapping[str, Count]]) -> dict[str, list[Count]]:
     """Return the counts of all tasks by file. Several tasks may read splits of one file."""
     counts: dict[str, list[Count]] = {}
     for task in tasks:

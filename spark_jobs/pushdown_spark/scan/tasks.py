@@ -15,8 +15,8 @@ from pushdown_spark.relations.request import ScanRequest
 from pushdown_spark.relations.stores.listing import InputFile, decode_uri
 from pushdown_spark.runtime.spark_internals import session_state
 
-_LEAST_SHARE = 1 / 16
-"""Lower bound for the share of columns that enlarges splits, because columns differ in width."""
+_MIN_FRACTION = 1 / 16
+"""Lower bound for the fraction of columns that enlarges splits, because columns differ in width."""
 
 
 def packing(spark: SparkSession) -> Packing:
@@ -29,12 +29,12 @@ def packing(spark: SparkSession) -> Packing:
 
 
 def tasks_of(
-    spark: SparkSession, request: ScanRequest, files: Sequence[InputFile], *, share: float
+    spark: SparkSession, request: ScanRequest, files: Sequence[InputFile], *, read_fraction: float
 ) -> tuple[Task, ...]:
     """Return the tasks of a scan.
 
     A task reads one file if implicit columns are requested, and one partition if partition columns are requested. If
-    only a `share` of every file is read, splits are larger, because the start of a task has a fixed cost.
+    only a `read_fraction` of every file is read, splits are larger, because the start of a task has a fixed cost.
     """
     groups: Sequence[Hashable] | None = None
     if request.implicit:
@@ -44,7 +44,7 @@ def tasks_of(
     ):
         groups = [request.directories.values[directory_of(file.uri)] for file in files]
     settings = packing(spark)
-    limit = int(settings.max_partition_bytes / max(share, _LEAST_SHARE))
+    limit = int(settings.max_partition_bytes / max(read_fraction, _MIN_FRACTION))
     return pack(files, replace(settings, max_partition_bytes=limit), groups=groups)
 
 

@@ -64,7 +64,7 @@ def hook(installation: SparkInstallation, rows: Path) -> PushdownSubmitHook:
     return PushdownSubmitHook.open(Submission(spec=spec, spark_python=installation.python))
 
 
-def mapped_share(loaded: Path) -> float:
+def mapped_fraction(loaded: Path) -> float:
     """Return the share of Spark's SQL classes that a JVM has mapped, from its log of loaded classes."""
     spark = [line for line in loaded.read_text().splitlines() if "org.apache.spark.sql" in line]
     return sum("shared objects file (top)" in line for line in spark) / len(spark)
@@ -103,7 +103,7 @@ def test_the_second_job_starts_with_the_classes_of_the_first(
     second = hook(installation, rows)
     second.submit()
     assert second.collect().rows == 3
-    assert mapped_share(loaded) > 0.5
+    assert mapped_fraction(loaded) > 0.5
 
 
 @pytest.mark.nightly
@@ -181,7 +181,7 @@ def test_a_job_maps_the_classes_that_another_one_loaded(
     second.submit()
     assert second.collect().rows == 3
     assert archive.path.stat().st_ino == made.st_ino
-    assert mapped_share(loaded) > 0.5
+    assert mapped_fraction(loaded) > 0.5
 
 
 def automatic(

@@ -13,8 +13,8 @@ from pyspark.sql import types as t
 from typed_rows import random_rows, random_schema
 
 from pushdown_spark.contract import SourceFormat
-from pushdown_spark.formats.avro.spark_source import FILE_FORMAT
 from pushdown_spark.projection.paths import quote_name, sql_text
+from pushdown_spark.runtime.spark_internals import AVRO_CLASS
 
 FORMATS = (
     *(SourceFormat.PARQUET, SourceFormat.PARQUET, SourceFormat.ORC),
@@ -92,7 +92,7 @@ class TableMaker:
             clauses.append(f"OPTIONS ({', '.join(f'{key} {sql_text(value)}' for key, value in self._options.items())})")
         if location is not None:
             clauses.append(f"LOCATION {sql_text(location.as_uri())}")
-        using = FILE_FORMAT if self._format is SourceFormat.AVRO else self._format.value
+        using = AVRO_CLASS if self._format is SourceFormat.AVRO else self._format.value
         self._spark.sql(f"CREATE TABLE {name} ({', '.join(columns)}) USING {using} {' '.join(clauses)}")
         kinds = [
             t.StructField(partition, t._parse_datatype_string(kind)) for partition, kind in self._partitions.items()

@@ -19,7 +19,7 @@ from pushdown_spark.contract import (
     OutputSummary,
     SourceReport,
 )
-from pushdown_spark.contract.report_text import human_bytes, human_share, render_text
+from pushdown_spark.contract.report_text import human_bytes, human_percent, render_text
 
 JOIN = JoinTree(
     kind="INNER",
@@ -218,4 +218,4 @@ def test_bytes_are_shown_in_human_units(count: int, text: str) -> None:
     ],
 )
 def test_shares_never_round_to_all_or_nothing(part: int, whole: int, text: str) -> None:
-    assert human_share(part, whole) == text
+    assert human_percent(part, whole) == text

@@ -17,13 +17,13 @@ SCRIPT = """
 import sys
 from pyspark.sql import SparkSession
 from pushdown_spark.errors import ExecutorMismatchError
-from pushdown_spark.driver.preflight import start_check
+from pushdown_spark.driver.preflight import start_version_check
 
 builder = SparkSession.builder.master("local-cluster[1,1,512]").config("spark.executor.memory", "512m")
 builder = builder.config("spark.executor.cores", sys.argv[1]).config("spark.log.level", "OFF")
 context = builder.config("spark.ui.enabled", "false").getOrCreate().sparkContext
 try:
-    start_check(context, float(sys.argv[2]))()
+    start_version_check(context, float(sys.argv[2]))()
     print("accepted")
 except ExecutorMismatchError as problem:
     print(problem)

@@ -15,8 +15,8 @@ from spark_rows import sorted_rows
 from pushdown_spark.contract import OrcOptions
 from pushdown_spark.errors import BadSpecError
 from pushdown_spark.formats.avro import data_source as avro
-from pushdown_spark.formats.avro.spark_source import FILE_FORMAT as SPARK_AVRO
 from pushdown_spark.formats.orc import data_source as orc
+from pushdown_spark.runtime.spark_internals import AVRO_CLASS as SPARK_AVRO
 
 _COLUMNS = (
     "id",

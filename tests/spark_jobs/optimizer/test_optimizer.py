@@ -276,7 +276,7 @@ def test_no_statistics_are_collected_for_small_sources(
 ) -> None:
     monkeypatch.setattr(collection_time, "_RELATION_SECONDS", 0.0)
     # The time of the first query of a session would be enough to sample a few small files.
-    monkeypatch.setattr(collection_time, "MAX_ANALYSIS_SHARE", 0.01)
+    monkeypatch.setattr(collection_time, "MAX_ANALYSIS_FRACTION", 0.01)
     (report,) = plan(CHAIN, joins).joins()
     assert reason in report.reason
     assert not report.reordered

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pushdown_spark.contract import Exactness
-from pushdown_spark.formats.avro.spark_source import FILE_FORMAT
+from pushdown_spark.runtime.spark_internals import AVRO_CLASS
 from pushdown_spark.session import PushdownSession
 
 PARTS = """
@@ -41,7 +41,7 @@ CONDITIONS = [
 def places(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """Write the same rows in directories of three columns, by format."""
     root = tmp_path_factory.mktemp("directories")
-    for name, written in (("json", "json"), ("orc", "orc"), ("csv", "csv"), ("avro", FILE_FORMAT)):
+    for name, written in (("json", "json"), ("orc", "orc"), ("csv", "csv"), ("avro", AVRO_CLASS)):
         rows = spark.sql(PARTS).coalesce(1)
         rows.write.partitionBy("k", "day", "s").format(written).save(str(root / name))
     return {name: str(root / name) for name in ("json", "orc", "csv", "avro")}
@@ -49,7 +49,7 @@ def places(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dic
 
 def own_rows(spark: SparkSession, name: str, path: str, where: str, columns: Sequence[str]) -> list[str]:
     """Return the rows of Spark's own reader."""
-    frame = spark.read.format(FILE_FORMAT if name == "avro" else name).schema(DECLARED).load(path)
+    frame = spark.read.format(AVRO_CLASS if name == "avro" else name).schema(DECLARED).load(path)
     known = frame.selectExpr("*", "_metadata.file_name AS filename")
     return sorted(str(tuple(row)) for row in known.where(where).select(*columns).collect())
 

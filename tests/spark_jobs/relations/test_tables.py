@@ -14,7 +14,7 @@ from spark_rows import sorted_rows
 
 from pushdown_spark.contract import Exactness, SourceReport
 from pushdown_spark.errors import BadSpecError, MissingPathError, UnknownColumnError
-from pushdown_spark.formats.avro.spark_source import FILE_FORMAT as AVRO
+from pushdown_spark.runtime.spark_internals import AVRO_CLASS
 from pushdown_spark.session import PushdownSession
 
 FORMATS = ("parquet", "orc", "json", "csv", "avro")
@@ -40,7 +40,7 @@ def name(request: pytest.FixtureRequest, spark: SparkSession) -> Iterator[str]:
 
 def using(source_format: str) -> str:
     """Return the name of a format in `CREATE TABLE`. The short name of Avro needs a jar."""
-    return AVRO if source_format == "avro" else source_format
+    return AVRO_CLASS if source_format == "avro" else source_format
 
 
 def scan(

@@ -82,7 +82,7 @@ ESTIMATES = {
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Path:
     """Write the same rows in every format, in two partitions."""
-    from pushdown_spark.formats.avro.spark_source import spark_format
+    from pushdown_spark.runtime.spark_internals import spark_format
 
     folder = tmp_path_factory.mktemp("fallback")
     rows = [(number, f"name {number}", date(2024, 1, 1 + number % 28), number % 2) for number in range(40)]

@@ -8,11 +8,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pushdown_spark.contract import FileReport
-from pushdown_spark.formats.avro.spark_source import FILE_FORMAT
-from pushdown_spark.scan.task_counts import MAX_FILES, by_file, most_read_files
+from pushdown_spark.runtime.spark_internals import AVRO_CLASS
+from pushdown_spark.scan.task_counts import MAX_FILES, group_by_file, most_read_files
 from pushdown_spark.session import PushdownSession
 
-_SPARK_FORMATS = {"avro": FILE_FORMAT}
+_SPARK_FORMATS = {"avro": AVRO_CLASS}
 """Formats that the session writes by another name."""
 
 
@@ -40,7 +40,7 @@ def test_the_report_lists_each_file(spark: SparkSession, tmp_path: Path, source_
 
 
 def test_counts_of_splits_are_summed_by_file() -> None:
-    assert by_file([{"a": 1, "b": 2}, {"a": 3}]) == {"a": [1, 3], "b": [2]}
+    assert group_by_file([{"a": 1, "b": 2}, {"a": 3}]) == {"a": [1, 3], "b": [2]}
 
 
 def test_the_report_lists_the_files_with_the_most_bytes_read() -> None:

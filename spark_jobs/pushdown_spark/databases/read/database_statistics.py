@@ -123,7 +123,7 @@ def table_statistics(
 
 def _postgresql_columns(client: Client, table: RemoteTable, rows: int) -> Mapping[str, ColumnStatistics]:
     by_column = {}
-    for name, distinct, null_share, is_unique in client.rows(
+    for name, distinct, null_fraction, is_unique in client.rows(
         _POSTGRESQL_COLUMNS, to_sql(table_reference(table), table.dialect)
     ):
         count = None if distinct is None else float(str(distinct))
@@ -132,7 +132,7 @@ def _postgresql_columns(client: Client, table: RemoteTable, rows: int) -> Mappin
         elif count is not None and count < 0:
             # Negative values are a share of the rows.
             count = -count * rows
-        by_column[str(name)] = ColumnStatistics(count or None, float(str(null_share)))
+        by_column[str(name)] = ColumnStatistics(count or None, float(str(null_fraction)))
     return by_column
 
 

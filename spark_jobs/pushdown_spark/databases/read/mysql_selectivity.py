@@ -37,19 +37,19 @@ _STANDARD_DEVIATIONS = 2
 _UNSEEN_ROWS = 3
 """Rows added to the matches of a sample: at a higher rate, a sample without a match has a probability below 5 %."""
 _LONG_TYPES = ("text", "blob", "json", "binary")
-_MAX_SHARE_PER_COLUMN = 0.005
+_MAX_FRACTION_PER_COLUMN = 0.005
 """Share of the rows whose lookup costs as much as materializing one more column of all rows (measured)."""
 
 
 @dataclass(frozen=True)
 class SelectivitySample:
-    """An upper estimate of the rows that pass a condition, as a number and as a share of the table.
+    """An upper estimate of the rows that pass a condition, as a number and as a fraction of the table.
 
     `key` has the columns of the clustered primary key. It is empty if the table has none.
     """
 
     rows: float
-    share: float
+    fraction: float
     key: tuple[str, ...]
 
 
@@ -66,21 +66,21 @@ def sample_selectivity(client: Client, table: RemoteTable, condition: exp.Expr) 
         for index, (first, *_) in indexes.items():
             column = table.column(first, name_rule=EXACT_NAMES)
             if column is not None and isinstance(column.spark_type, t.IntegralType):
-                share = _sample_share(client, table, index, key=first, names=names, condition=condition)
+                fraction = _sample_fraction(client, table, index, key=first, names=names, condition=condition)
                 table_rows, engine = float(str(index_rows[0][2] or 0)), str(index_rows[0][3])
                 # The index of the primary key is the first one.
                 key = indexes.get("PRIMARY", ()) if engine == "InnoDB" else ()
-                return None if share is None else SelectivitySample(share * table_rows, share, key)
+                return None if fraction is None else SelectivitySample(fraction * table_rows, fraction, key)
     except (RemoteFailedError, RemoteRefusedError):
         # The estimate is optional: a user who may not read the catalog can still read the table.
         return None
     return None
 
 
-def _sample_share(
+def _sample_fraction(
     client: Client, table: RemoteTable, index: str, *, key: str, names: Sequence[str], condition: exp.Expr
 ) -> float | None:
-    """Return an upper estimate of the share of rows that pass. `key` is the first column of the index."""
+    """Return an upper estimate of the fraction of rows that pass. `key` is the first column of the index."""
     extent = key_extent(client, table, key)
     if extent is None:
         return None
@@ -109,10 +109,10 @@ def _rows_from(table: RemoteTable, index: str, key: str, start: int, names: Sequ
     return exp.Subquery(this=rows)
 
 
-def is_key_lookup_faster(share: float, columns: Sequence[str], key: Sequence[str], condition: exp.Expr) -> bool:
+def is_key_lookup_faster(fraction: float, columns: Sequence[str], key: Sequence[str], condition: exp.Expr) -> bool:
     """Return whether looking up the rows by key costs less than materializing columns that only the result needs."""
     key_query_columns = {column.name for column in condition.find_all(exp.Column)}.union(key)
-    return bool(key) and share <= _MAX_SHARE_PER_COLUMN * len(set(columns) - key_query_columns)
+    return bool(key) and fraction <= _MAX_FRACTION_PER_COLUMN * len(set(columns) - key_query_columns)
 
 
 def key_lookup_query(query: RemoteQuery, table: RemoteTable, key: Sequence[str]) -> RemoteQuery:

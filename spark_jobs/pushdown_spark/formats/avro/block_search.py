@@ -19,7 +19,7 @@ _TRIAL = 32
 """Number of blocks after which the search decides whether to pause."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 128, 1024
 """Blocks that are not searched after a trial that skipped too few. Each failed trial doubles the pause."""
-_MAX_MATCHING_SHARE = 0.6
+_MAX_MATCHING_FRACTION = 0.6
 """The share of matching blocks above which searching costs more than it saves."""
 
 
@@ -50,7 +50,7 @@ class BlockSearch:
         Call it once for each block.
         """
         if self._searched == _TRIAL:
-            if self._matching > _MAX_MATCHING_SHARE * _TRIAL:
+            if self._matching > _MAX_MATCHING_FRACTION * _TRIAL:
                 self._pause = self._next_pause
                 self._next_pause = min(2 * self._next_pause, _LONGEST_PAUSE)
             else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pushdown_spark.contract.report_text import human_share
+from pushdown_spark.contract.report_text import human_percent
 from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.formats.avro.container_file import AvroCodec
 from pushdown_spark.formats.avro.decoder import AvroQuery
@@ -13,7 +13,7 @@ from pushdown_spark.formats.avro.file_reader import BlockSample, DecoderCache, o
 from pushdown_spark.formats.avro.metrics import AvroMetrics
 from pushdown_spark.formats.scan_task import spread
 from pushdown_spark.relations.stores.listing import InputFile
-from pushdown_spark.scan.plan import SAMPLED_FILES, Choice, choose_pushdown, is_cheaper, startup_note
+from pushdown_spark.scan.plan import SAMPLED_FILES, ReaderDecision, choose_pushdown, is_cheaper, startup_note
 
 _SAMPLED_BLOCKS = 4
 """Blocks of each sampled file in a long scan. Evaluating the filter over a block takes milliseconds."""
@@ -23,7 +23,7 @@ _LONG_SCAN = 3.0
 
 @dataclass(frozen=True, kw_only=True)
 class AvroCosts:
-    """CPU seconds, measured in a warm JVM over tables of 4 to 120 columns. Only their ratios matter for the choice."""
+    """CPU seconds, measured in a warm JVM over tables of 4 to 120 columns. Only their ratios matter."""
 
     # The pushdown reader
     fixed: float = 0.25  # planning, and starting Python
@@ -51,18 +51,18 @@ _COSTS = AvroCosts()
 
 
 @dataclass(frozen=True)
-class AvroChoice(Choice):
-    """The choice of the pushdown reader. `search` says whether searching blocks before decoding them pays."""
+class AvroDecision(ReaderDecision):
+    """The decision of the pushdown reader. `search` says whether searching blocks before decoding them pays."""
 
     search: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)
 class AvroSample:
-    """Sampled blocks, extrapolated to all files: decompressed bytes, records, values, and shares between 0 and 1.
+    """Sampled blocks, extrapolated to all files: decompressed bytes, records, values, and fractions between 0 and 1.
 
-    `inflated` are the decompressed bytes in the codec deflate. `candidate_share` is the share of bytes in blocks that
-    the search does not skip.
+    `inflated` are the decompressed bytes in the codec deflate. `candidate_fraction` is the fraction of bytes in blocks
+    that the search does not skip.
     """
 
     files: int
@@ -70,8 +70,8 @@ class AvroSample:
     inflated: float
     records: float
     values: float
-    candidate_share: float
-    matching_share: float
+    candidate_fraction: float
+    matching_fraction: float
     blocks: int
 
 
@@ -84,8 +84,8 @@ class ReaderSeconds:
     search: bool
 
 
-def estimate(files: Sequence[InputFile], query: AvroQuery, workers: int, startup: float = 0.0) -> AvroChoice:
-    """Return the choice of the pushdown reader. `startup` are the CPU seconds that Python needs to start.
+def estimate(files: Sequence[InputFile], query: AvroQuery, workers: int, startup: float = 0.0) -> AvroDecision:
+    """Return the decision of the pushdown reader. `startup` are the CPU seconds that Python needs to start.
 
     Raises UnsupportedError if Spark's reader is cheaper, and PushdownError for a file that cannot be read, or only by
     Spark.
@@ -99,21 +99,21 @@ def estimate(files: Sequence[InputFile], query: AvroQuery, workers: int, startup
     sample = _sample(files, query, blocks, evaluate=True)
     seconds = reader_seconds(sample, len(query.schema), workers, has_filter=query.filter is not None)
     found = (
-        f"about {human_share(sample.matching_share, 1)} of the records match, in "
-        f"{human_share(sample.candidate_share, 1)} of the blocks (sample of {sample.blocks} blocks)"
+        f"about {human_percent(sample.matching_fraction, 1)} of the records match, in "
+        f"{human_percent(sample.candidate_fraction, 1)} of the blocks (sample of {sample.blocks} blocks)"
     )
-    choice = choose_pushdown(found, seconds.pushdown, seconds.spark, startup)
-    return AvroChoice(choice.reason, choice.predicted, seconds.search)
+    decision = choose_pushdown(found, seconds.pushdown, seconds.spark, startup)
+    return AvroDecision(decision.reason, decision.predicted, seconds.search)
 
 
 def reader_seconds(sample: AvroSample, columns: int, workers: int, *, has_filter: bool) -> ReaderSeconds:
     """Return the CPU seconds of both readers, given the number of columns. Without a filter there is no search."""
     c = _COSTS
-    rows = sample.records * sample.matching_share
+    rows = sample.records * sample.matching_fraction
     decode = sample.records * c.decode + sample.values * c.decode_value
-    with_search = sample.size * c.search + sample.candidate_share * decode
+    with_search = sample.size * c.search + sample.candidate_fraction * decode
     search = has_filter and with_search < decode
-    decoded = sample.size * (sample.candidate_share if search else 1.0)
+    decoded = sample.size * (sample.candidate_fraction if search else 1.0)
     loads = min(max(workers, 1), decoded / c.load_bytes)
     pushdown = _least_seconds(sample) + (with_search if search else decode) + loads * c.load
     pushdown += rows * (c.row + columns * c.value)
@@ -151,7 +151,7 @@ def _sample(files: Sequence[InputFile], query: AvroQuery, blocks: int, *, evalua
         inflated=inflated * scale,
         records=records * scale,
         values=sum(block.values for block in samples) * scale,
-        candidate_share=sum(block.size for block in samples if block.is_match) / max(size, 1),
-        matching_share=sum(block.matching for block in samples) / max(records, 1),
+        candidate_fraction=sum(block.size for block in samples if block.is_match) / max(size, 1),
+        matching_fraction=sum(block.matching for block in samples) / max(records, 1),
         blocks=len(samples),
     )

@@ -49,9 +49,9 @@ class PushdownAvroSource(ColumnarSource):
         """Return the files to read."""
         return container_files(super().files(), any_extension=True)
 
-    def scan_task(self, schema: t.StructType, tasks: tuple[Task, ...], combined: ArrowFilter | None) -> AvroScanTask:
+    def scan_task(self, schema: t.StructType, tasks: tuple[Task, ...], row_filter: ArrowFilter | None) -> AvroScanTask:
         """Return a function that reads the columns of a schema."""
-        query = AvroQuery(arrow_schema(schema.fields), combined, name_rule=self.name_rule)
+        query = AvroQuery(arrow_schema(schema.fields), row_filter, name_rule=self.name_rule)
         return AvroScanTask(tasks, query, drop_counts)
 
     def schema(self) -> t.StructType:

@@ -21,7 +21,7 @@ from pushdown_spark.formats.avro.bytecode import Bytecode, compile_bytecode
 from pushdown_spark.formats.avro.column_encodings import locate
 from pushdown_spark.formats.avro.container_file import Buffer
 from pushdown_spark.formats.avro.executor import Executor, RecordRuns, SlotValues
-from pushdown_spark.formats.avro.metrics import AvroMetrics, BlockOutcome
+from pushdown_spark.formats.avro.metrics import AvroMetrics, AvroOutcome
 from pushdown_spark.formats.avro.resolution import NameMatcher, minimum_size
 
 _BATCH_VALUES = 2 << 20
@@ -98,7 +98,7 @@ class Decoder:
         self._select = Executor(self._compile(self._select_fields, reads_to_end=False)) if has_select else None
         self._all = Executor(self._compile(fields))
         self._minimum_size = minimum_size(self._writer)
-        self._passing_share = 0.0
+        self._passing_fraction = 0.0
         self.search = self.block_search(query.filter.root) if query.filter and query.block_search else None
         self.max_records = max(1, _BATCH_VALUES // max(len(self._all.bytecode.is_item_slot), 1))
         """Maximum number of records that are decoded at a time."""
@@ -123,25 +123,25 @@ class Decoder:
     def batches(self, group: BlockGroup, metrics: AvroMetrics) -> Iterator[pa.RecordBatch]:
         """Yield the rows of some blocks that pass the filter. Raises ValueError for damaged records."""
         metrics.rows_decoded += group.records
-        is_dense = self._filter is None or self._select is None or self._passing_share > _DENSE
+        is_dense = self._filter is None or self._select is None or self._passing_fraction > _DENSE
         if not is_dense:
-            metrics.blocks[BlockOutcome.FILTERED] += len(group.blocks)
+            metrics.blocks[AvroOutcome.FILTERED] += len(group.blocks)
             yield from self._filter_then_select(group, metrics)
             return
         if self._filter:
-            metrics.blocks[BlockOutcome.FILTERED] += len(group.blocks)
-        metrics.blocks[BlockOutcome.SELECTED] += len(group.blocks)
+            metrics.blocks[AvroOutcome.FILTERED] += len(group.blocks)
+        metrics.blocks[AvroOutcome.SELECTED] += len(group.blocks)
         for slots in self._run(self._all, group):
             batch = self._batch(self._all, list(self._query.schema), slots)
             if self._query.filter is not None:
                 passing = batch.filter(self._query.filter.keep(batch))
-                self._passing_share = passing.num_rows / max(batch.num_rows, 1)
+                self._passing_fraction = passing.num_rows / max(batch.num_rows, 1)
                 batch = passing
             if batch.num_rows:
                 metrics.rows_returned += batch.num_rows
                 yield batch
 
-    def matching_share(self, group: BlockGroup, records: int) -> float:
+    def matching_fraction(self, group: BlockGroup, records: int) -> float:
         """Return the share of records that pass the filter, between 0 and 1, in the first records of a block."""
         records = min(records, group.records)
         if self._filter is None or not records:
@@ -156,7 +156,7 @@ class Decoder:
         selected_blocks: set[int] = set()
         for slots in self._run(self._filter, group):
             rows, filter_columns = self._apply_filter(slots)
-            self._passing_share = len(rows) / max(slots.rows, 1)
+            self._passing_fraction = len(rows) / max(slots.rows, 1)
             if not len(rows):
                 continue
             starts = slots.starts[rows.to_numpy()]
@@ -166,7 +166,7 @@ class Decoder:
             select_columns = self._batch(self._select, self._select_fields, selected)
             metrics.rows_returned += len(rows)
             yield self._join(filter_columns.take(rows), select_columns)
-        metrics.blocks[BlockOutcome.SELECTED] += len(selected_blocks)
+        metrics.blocks[AvroOutcome.SELECTED] += len(selected_blocks)
 
     def _apply_filter(self, slots: SlotValues) -> tuple[pa.Array, pa.RecordBatch]:
         """Return the indexes of the records that pass, and the filter columns of all records."""

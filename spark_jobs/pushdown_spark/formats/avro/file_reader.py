@@ -22,7 +22,7 @@ from pushdown_spark.formats.avro.container_file import (
 )
 from pushdown_spark.formats.avro.decoder import AvroQuery, BlockGroup, Decoder, DecompressedBlock
 from pushdown_spark.formats.avro.executor import DamagedRecordError
-from pushdown_spark.formats.avro.metrics import AvroMetrics, BlockOutcome
+from pushdown_spark.formats.avro.metrics import AvroMetrics, AvroOutcome
 from pushdown_spark.formats.calendars import DATETIMES
 from pushdown_spark.formats.scan_task import FileScanTask
 from pushdown_spark.relations.stores.listing import Split
@@ -107,8 +107,8 @@ class AvroFile:
         search = self._decoder.search
         is_match = search is None or search.may_match(data)
         with self._locate_errors(group):
-            share = self._decoder.matching_share(group, _SAMPLED_RECORDS) if is_match else 0.0
-        return self._block_sample(block, data, is_match=is_match, matching=share * block.records)
+            fraction = self._decoder.matching_fraction(group, _SAMPLED_RECORDS) if is_match else 0.0
+        return self._block_sample(block, data, is_match=is_match, matching=fraction * block.records)
 
     def _block_sample(self, block: StoredBlock, data: Buffer, *, is_match: bool, matching: float) -> BlockSample:
         values = block.records * self._decoder.stored_values
@@ -136,7 +136,7 @@ class AvroFile:
         """Yield the blocks that may hold a matching record. Each is the block that was decompressed last."""
         with self._locate_errors():
             for block in read_blocks(self._source, self.header, start, end):
-                self._metrics.blocks[BlockOutcome.TOTAL] += 1
+                self._metrics.blocks[AvroOutcome.TOTAL] += 1
                 self._metrics.records += block.records
                 data = self._decompress(block)
                 if self._may_match(data):
@@ -149,7 +149,7 @@ class AvroFile:
         self._metrics.bytes_searched += len(data)
         if search.may_match(data):
             return True
-        self._metrics.blocks[BlockOutcome.SKIPPED] += 1
+        self._metrics.blocks[AvroOutcome.SKIPPED] += 1
         return False
 
     def _decompress(self, block: StoredBlock) -> Buffer:

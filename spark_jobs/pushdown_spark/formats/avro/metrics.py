@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pushdown_spark.contract import Skipped
 
 
-class BlockOutcome(StrEnum):
+class AvroOutcome(StrEnum):
     """What happened to a block. The values are keys of the report."""
 
     TOTAL = "total"
@@ -31,7 +31,7 @@ class AvroMetrics(FileMetrics):
     `bytes_read` counts stored bytes, `bytes_searched` decompressed bytes.
     """
 
-    blocks: Counter[BlockOutcome] = field(default_factory=Counter)
+    blocks: Counter[AvroOutcome] = field(default_factory=Counter)
     records: int = 0
     rows_decoded: int = 0
     rows_returned: int = 0
@@ -41,7 +41,7 @@ class AvroMetrics(FileMetrics):
     @property
     def units(self) -> dict[str, dict[str, int]]:
         """The blocks by outcome, as the report shows them."""
-        return {"blocks": {str(outcome): self.blocks[outcome] for outcome in BlockOutcome}}
+        return {"blocks": {str(outcome): self.blocks[outcome] for outcome in AvroOutcome}}
 
     def count_skipped(self, bytes_total: int) -> dict[Skipped, int]:
         """Return the rows of skipped blocks, whose bytes are read and searched."""

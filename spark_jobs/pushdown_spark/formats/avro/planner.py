@@ -25,14 +25,14 @@ from pushdown_spark.projection.nested_types import has_map
 from pushdown_spark.relations.request import ScanRequest
 from pushdown_spark.relations.stores.listing import ContainerFile, InputFile
 from pushdown_spark.runtime.worker_startup import startup_cost
-from pushdown_spark.scan.plan import Choice
+from pushdown_spark.scan.plan import ReaderDecision
 
 
 class AvroPlan(ColumnarPlan[AvroQuery]):
     """A planned scan of Avro files that skips blocks by their bytes."""
 
     task_class = AvroScanTask
-    is_columnar = False
+    reads_columns_separately = False
 
 
 def plan_avro(spark: SparkSession, request: ScanRequest) -> AvroPlan:
@@ -57,10 +57,10 @@ def plan_avro(spark: SparkSession, request: ScanRequest) -> AvroPlan:
     decoder = _decoder(first, query)
     reports = tuple(conjunct.report(_describe_pushdown(conjunct, decoder)) for conjunct in conjuncts)
     if request.source.reader is ReaderChoice.PUSHDOWN:
-        return AvroPlan(files, Choice(), reports, query, is_exact(conjuncts))
+        return AvroPlan(files, ReaderDecision(), reports, query, is_exact(conjuncts))
     workers = spark.sparkContext.defaultParallelism
-    choice = estimate(files, query, workers, startup_cost(spark, request.source))
-    return AvroPlan(files, choice, reports, replace(query, block_search=choice.search), is_exact(conjuncts))
+    decision = estimate(files, query, workers, startup_cost(spark, request.source))
+    return AvroPlan(files, decision, reports, replace(query, block_search=decision.search), is_exact(conjuncts))
 
 
 def _check_columns(request: ScanRequest) -> None:

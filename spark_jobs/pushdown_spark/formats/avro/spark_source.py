@@ -1,4 +1,4 @@
-"""Spark's own Avro source: its name, and the options and settings of it that the pushdown reader must follow."""
+"""The options and settings of Spark's own Avro source that the pushdown reader must follow."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ from pushdown_spark.expressions.session_settings import check_broken_files, is_o
 from pushdown_spark.formats.calendars import DATETIMES
 from pushdown_spark.runtime.spark_internals import reader_configuration
 
-FILE_FORMAT = "org.apache.spark.sql.avro.AvroFileFormat"
-"""The class of the source, which is part of Spark. Only the jar `spark-avro` registers its short name `avro`."""
 _ONLY_AVRO_EXTENSION = "avro.mapred.ignore.inputs.without.extension"
 """Hadoop's setting for the opposite of the option `ignoreExtension`."""
 _SPARK_ONLY_OPTIONS = {
@@ -28,17 +26,12 @@ _SPARK_ONLY_SWITCHES = {
 }
 
 
-def spark_format(name: str) -> str:
-    """Return the name of a format for Spark's readers and writers. Avro's name works without the jar `spark-avro`."""
-    return FILE_FORMAT if name == "avro" else name
-
-
 @dataclass(frozen=True)
 class AvroSettings:
     """Settings that the pushdown reader follows.
 
-    `corrected_calendar` says whether old dates and timestamps are read as stored, in files that do not name their
-    writer. `any_extension` says whether the names of files need not end with `.avro`.
+    `corrected_calendar` says whether old dates and timestamps are in the proleptic Gregorian calendar if the file does
+    not name its writer. `any_extension` says whether the names of files need not end with `.avro`.
     """
 
     corrected_calendar: bool

@@ -89,7 +89,7 @@ def match_columns(
         columns = _by_name(names, [field.name for field in requested], options)
     for field, column in zip(requested, columns, strict=True):
         if column is not None:
-            check = _TypeCheck(tail.types, options, padded=PADDED in (field.metadata or {}))
+            check = _TypeCheck(tail.types, options, keeps_padding=PADDED in (field.metadata or {}))
             check(column, field.type, field.name)
     return [_matched(tail, field, column, options) for field, column in zip(requested, columns, strict=True)]
 
@@ -191,11 +191,11 @@ def _positions_of(names: Sequence[str], name: str, options: ReadOptions) -> list
 
 @dataclass(frozen=True)
 class _TypeCheck:
-    """The check of a top-level column's type in a file. `padded`: its strings of fixed length keep their padding."""
+    """The check of a top-level column's type in a file. `keeps_padding` is for its strings of fixed length."""
 
     types: Sequence[Type]
     options: ReadOptions
-    padded: bool
+    keeps_padding: bool
 
     def __call__(self, column: int, requested: pa.DataType, name: str) -> None:
         """Raise UnsafeInputError unless the values of a column convert to the requested type without loss."""
@@ -211,7 +211,7 @@ class _TypeCheck:
         elif pa.types.is_map(requested) and kind is OrcTypeKind.MAP:
             self(node.subtypes[0], requested.key_type, f"{name}.key")
             self(node.subtypes[1], requested.item_type, f"{name}.value")
-        elif not _leaf_fits(node, kind, requested) or (kind is OrcTypeKind.CHAR and not self.padded):
+        elif not _leaf_fits(node, kind, requested) or (kind is OrcTypeKind.CHAR and not self.keeps_padding):
             raise UnsafeInputError(
                 f"column {name} is stored as {kind.name.lower()}, which only Spark converts to {requested}; "
                 "read it with reader='spark'"

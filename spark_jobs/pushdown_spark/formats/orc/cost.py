@@ -8,13 +8,13 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from enum import StrEnum
 
-from pushdown_spark.contract.report_text import human_share
+from pushdown_spark.contract.report_text import human_percent
 from pushdown_spark.formats.orc.file_reader import OrcFile, OrcQuery, open_orc
 from pushdown_spark.formats.orc.lazy_reader import RowWidth
 from pushdown_spark.formats.orc.metrics import OrcMetrics
 from pushdown_spark.formats.scan_task import spread
 from pushdown_spark.relations.stores.listing import InputFile
-from pushdown_spark.scan.plan import SAMPLED_FILES, Choice, estimates, is_cheaper
+from pushdown_spark.scan.plan import SAMPLED_FILES, ReaderDecision, describe_estimates, is_cheaper
 
 _SAMPLED_STRIPES = 2
 _SAMPLED_GROUPS = 2
@@ -56,20 +56,20 @@ class OrcReader(StrEnum):
 
 
 @dataclass(frozen=True)
-class OrcChoice(Choice):
-    """The choice of a reader."""
+class OrcDecision(ReaderDecision):
+    """The decision of a reader."""
 
     reader: OrcReader = OrcReader.LAZY
 
 
 @dataclass(frozen=True, kw_only=True)
 class OrcSample:
-    """Sampled row groups, extrapolated to all files: files, rows, row groups, and shares between 0 and 1.
+    """Sampled row groups, extrapolated to all files: files, rows, row groups, and fractions between 0 and 1.
 
     `live_files` are the files with row groups that are not pruned. `row` is the size of a row in all columns, `filter`
-    in those of the filter. `row_share` and `group_share` are the shares of matching rows and of row groups with
-    matching rows, among those that are not pruned. `alive_share` is the share of row groups that are not pruned,
-    `sampled` the size of the sample.
+    in those of the filter. `row_fraction` and `group_fraction` are the fractions of matching rows and of row groups
+    with matching rows, among those that are not pruned. `alive_fraction` is the fraction of row groups that are not
+    pruned, `sampled` the size of the sample.
     """
 
     files: int
@@ -78,13 +78,13 @@ class OrcSample:
     groups: float
     row: RowWidth
     filter: RowWidth
-    row_share: float
-    group_share: float
-    alive_share: float
+    row_fraction: float
+    group_fraction: float
+    alive_fraction: float
     sampled: int
 
 
-def estimate(files: Sequence[InputFile], query: OrcQuery, startup: float = 0.0, *, may_filter: bool) -> OrcChoice:
+def estimate(files: Sequence[InputFile], query: OrcQuery, startup: float = 0.0, *, may_filter: bool) -> OrcDecision:
     """Choose the cheapest reader. `may_filter` allows Spark's reader with `orc.sarg.to.filter`.
 
     `startup` are CPU seconds that Python needs to start. Raises PushdownError for a file that cannot be read, or only
@@ -102,7 +102,7 @@ def estimate(files: Sequence[InputFile], query: OrcQuery, startup: float = 0.0, 
         spark_seconds = _opening_seconds(len(files), len(files), row) + rows * row.values * _COSTS.spark
         if not is_cheaper(_COSTS.fixed, spark_seconds):
             reason = f"about {rows:,} rows are too few to make up for starting another reader"
-            return OrcChoice(reason, reader=OrcReader.SPARK)
+            return OrcDecision(reason, reader=OrcReader.SPARK)
         sample = _sample(sources, len(files), rows, row)
     seconds = reader_seconds(sample, query.filter.list_lengths if query.filter else ())
     seconds[OrcReader.LAZY] += startup
@@ -113,18 +113,19 @@ def estimate(files: Sequence[InputFile], query: OrcQuery, startup: float = 0.0, 
         best = OrcReader.SPARK
     predicted = {str(reader): value for reader, value in seconds.items()}
     reason = (
-        f"about {human_share(sample.row_share, 1)} of the rows match, in {human_share(sample.group_share, 1)} of the "
-        f"row groups (sample of {sample.sampled} row groups); {estimates(predicted, startup)}"
+        f"about {human_percent(sample.row_fraction, 1)} of the rows match, in "
+        f"{human_percent(sample.group_fraction, 1)} of the row groups (sample of {sample.sampled} row groups); "
+        f"{describe_estimates(predicted, startup)}"
     )
-    return OrcChoice(reason, predicted, best)
+    return OrcDecision(reason, predicted, best)
 
 
 def reader_seconds(sample: OrcSample, lists: Sequence[int]) -> dict[OrcReader, float]:
     """Return the CPU seconds of each reader, given the lengths of the filter's lists."""
     c = _COSTS
-    alive = sample.rows * sample.alive_share
-    matching_groups = sample.groups * sample.alive_share * sample.group_share
-    matching = alive * sample.row_share
+    alive = sample.rows * sample.alive_fraction
+    matching_groups = sample.groups * sample.alive_fraction * sample.group_fraction
+    matching = alive * sample.row_fraction
     search = alive * sample.filter.values
     selected_columns = max(sample.row.columns - sample.filter.columns, 0)
     select = alive * max(sample.row.values - sample.filter.values, 0)
@@ -167,17 +168,17 @@ def _sample(sources: Sequence[OrcFile], files: int, rows: int, row: RowWidth) ->
     sampled_rows = sum(sample.rows for sample in samples)
     return OrcSample(
         files=files,
-        live_files=files * _share(live_files, len(by_file)),
+        live_files=files * _fraction(live_files, len(by_file)),
         rows=rows,
-        groups=rows / max(_share(sampled_rows, sampled), 1.0),
+        groups=rows / max(_fraction(sampled_rows, sampled), 1.0),
         row=row,
         filter=_mean_width([source.filter_row for source in sources]),
-        row_share=_share(sum(sample.matching for sample in samples), sampled_rows),
-        group_share=_share(sum(sample.matching_groups for sample in samples), sampled),
-        alive_share=_share(sum(sample.alive for sample in samples), groups),
+        row_fraction=_fraction(sum(sample.matching for sample in samples), sampled_rows),
+        group_fraction=_fraction(sum(sample.matching_groups for sample in samples), sampled),
+        alive_fraction=_fraction(sum(sample.alive for sample in samples), groups),
         sampled=sampled,
     )
 
 
-def _share(part: int, whole: int) -> float:
+def _fraction(part: int, whole: int) -> float:
     return part / whole if whole else 0.0

@@ -13,8 +13,9 @@ from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
 from pushdown_spark.formats.columnar_source import ColumnarSource, drop_counts
 from pushdown_spark.formats.orc.file_reader import OrcQuery, OrcScanTask
 from pushdown_spark.formats.orc.file_schema import read_schema
-from pushdown_spark.formats.orc.planner import has_times, orc_arrow_schema
+from pushdown_spark.formats.orc.planner import orc_arrow_schema
 from pushdown_spark.formats.orc.time_zones import UTC_ZONES
+from pushdown_spark.projection.nested_types import has_timestamp
 from pushdown_spark.relations.packing import Task
 
 FORMAT = "pushdown_orc"
@@ -46,18 +47,20 @@ class PushdownOrcSource(ColumnarSource):
         """Raise BadSpecError for invalid options, and UnsafeInputError for timestamps outside of UTC."""
         super().check(schema)
         self._orc_options()
-        if any(has_times(field.dataType) for field in schema.fields) and time.tzname[0] not in UTC_ZONES:
+        # London is on GMT in winter.
+        is_utc = time.tzname[0] in UTC_ZONES and not time.daylight
+        if not is_utc and any(has_timestamp(field.dataType) for field in schema.fields):
             raise UnsafeInputError(
-                f"timestamps are read lazily only in UTC, here it is {time.tzname[0]}; use format('orc')"
+                f"timestamps are read lazily only in UTC, here it is {'/'.join(time.tzname)}; use format('orc')"
             )
 
-    def scan_task(self, schema: t.StructType, tasks: tuple[Task, ...], combined: ArrowFilter | None) -> OrcScanTask:
+    def scan_task(self, schema: t.StructType, tasks: tuple[Task, ...], row_filter: ArrowFilter | None) -> OrcScanTask:
         """Return a function that reads the columns of a schema."""
         orc = self._orc_options()
         query = OrcQuery(
             schema=orc_arrow_schema(schema.fields),
             positions=tuple(range(len(schema.fields))),
-            filter=combined,
+            filter=row_filter,
             partial_reads=orc.partial_reads,
             min_seek=orc.min_seek_size,
             name_rule=self.name_rule,

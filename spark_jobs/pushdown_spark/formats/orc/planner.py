@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pyarrow as pa
-from py4j.java_gateway import JavaObject
 from pyspark.sql import SparkSession
 from pyspark.sql import types as t
 from sqlglot import exp
 
-from pushdown_spark.contract import ErrorCode, ReaderChoice
-from pushdown_spark.errors import PushdownError, UnsupportedError
+from pushdown_spark.contract import ReaderChoice
+from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
 from pushdown_spark.expressions.arrow_types import utc_arrow_type
 from pushdown_spark.expressions.scope import is_char
@@ -32,18 +31,15 @@ from pushdown_spark.formats.float_filters import unsupported_as_unsafe_filter
 from pushdown_spark.formats.orc.column_mapping import PADDED
 from pushdown_spark.formats.orc.cost import OrcReader, estimate
 from pushdown_spark.formats.orc.file_reader import OrcQuery, OrcScanTask
-from pushdown_spark.formats.orc.row_filter import row_filter_obstacle
+from pushdown_spark.formats.orc.spark_reader import RowFilterError, check_use_selected, row_filter_obstacle
 from pushdown_spark.formats.orc.time_zones import UTC, Zone
-from pushdown_spark.projection.nested_types import count_leaves, first_type, has_map
+from pushdown_spark.projection.nested_types import count_leaves, has_map, has_timestamp
 from pushdown_spark.relations.request import ScanRequest
 from pushdown_spark.runtime.jvm_gateway import java_class
 from pushdown_spark.runtime.spark_internals import check_hadoop_settings, reader_configuration
 from pushdown_spark.runtime.worker_startup import startup_cost
-from pushdown_spark.scan.plan import Choice
+from pushdown_spark.scan.plan import ReaderDecision
 
-SARG_TO_FILTER = "orc.sarg.to.filter"
-"""The setting for the lazy filter of Spark's own ORC reader."""
-_USE_SELECTED = "orc.filter.use.selected"
 _HADOOP_SETTINGS = (
     RequiredSetting("orc.force.positional.evolution", "false", "only Spark's reader matches columns by position"),
     RequiredSetting("orc.schema.evolution.case.sensitive", "true", "only Spark's reader ignores the case of names"),
@@ -63,10 +59,6 @@ class OrcPlan(ColumnarPlan[OrcQuery]):
     task_class = OrcScanTask
 
 
-class LazyFilterError(UnsupportedError):
-    """Spark's own ORC reader with its lazy filter takes a scan, because it is estimated to be the fastest."""
-
-
 def plan_orc(spark: SparkSession, request: ScanRequest) -> OrcPlan:
     """Plan a scan by the pushdown reader of ORC. Under `auto`, reads a sample of row groups of the filter columns.
 
@@ -74,7 +66,7 @@ def plan_orc(spark: SparkSession, request: ScanRequest) -> OrcPlan:
     """
     source = request.source
     configuration = reader_configuration(spark, source.options)
-    _refuse_use_selected(configuration)
+    check_use_selected(configuration)
     with unsupported_as_unsafe_filter(spark, request, omits_nan=False):
         check_columnar_request(request)
         _check_settings(spark, request)
@@ -84,35 +76,25 @@ def plan_orc(spark: SparkSession, request: ScanRequest) -> OrcPlan:
         conjuncts, files = prepare_files(spark, request)
         query = _query(spark, request, combine_conjuncts(conjuncts))
     reports = tuple(conjunct.report("vector filter over ORC columns") for conjunct in conjuncts)
-    choice = Choice()
+    decision = ReaderDecision()
     if source.reader is not ReaderChoice.PUSHDOWN:
         if request.predicate is not None and _lists_null(request.predicate.tree):
-            choice = Choice("Spark's ORC reader fails at lists of numbers that hold a NULL")
+            decision = ReaderDecision("Spark's ORC reader fails at lists of numbers that hold a NULL")
         else:
             may_filter = source.orc.sarg_to_filter is not False and row_filter_obstacle(conjuncts) is None
-            choice = estimate(files, query, startup_cost(spark, source), may_filter=may_filter)
-            if choice.reader is OrcReader.SPARK_WITH_FILTER:
-                raise LazyFilterError(choice.reason, choice.predicted)
-            if choice.reader is OrcReader.SPARK:
+            decision = estimate(files, query, startup_cost(spark, source), may_filter=may_filter)
+            if decision.reader is OrcReader.SPARK_WITH_FILTER:
+                raise RowFilterError(decision.reason, decision.predicted)
+            if decision.reader is OrcReader.SPARK:
                 with unsupported_as_unsafe_filter(spark, request, omits_nan=False):
-                    raise UnsupportedError(choice.reason, choice.predicted)
-    return OrcPlan(files, choice, reports, query, is_exact(conjuncts), source.orc.use_selected)
+                    raise UnsupportedError(decision.reason, decision.predicted)
+    return OrcPlan(files, decision, reports, query, is_exact(conjuncts), source.orc.use_selected)
 
 
 def _lists_null(predicate: exp.Expr | None) -> bool:
     """Return whether an IN list contains NULL, for which Spark 4.3 pushes a null pointer into ORC's reader."""
     lists = () if predicate is None else predicate.find_all(exp.In)
     return any(isinstance(item.unnest(), exp.Null) for node in lists for item in node.expressions)
-
-
-def _refuse_use_selected(configuration: JavaObject) -> None:
-    """Raise PushdownError for a setting that makes Spark's reader lose rows."""
-    if configuration.getBoolean(_USE_SELECTED, False):
-        raise PushdownError(
-            f"{_USE_SELECTED}=true makes Spark's ORC reader return no rows at all; take it out of the configuration, "
-            "or give use_selected=True with reader='pushdown'",
-            code=ErrorCode.UNSAFE_SETTING,
-        )
 
 
 def _check_maps(spark: SparkSession, request: ScanRequest) -> None:
@@ -149,11 +131,6 @@ def _check_settings(spark: SparkSession, request: ScanRequest) -> None:
         raise UnsupportedError("spark.sql.orc.impl is not native")
 
 
-def has_times(data_type: t.DataType) -> bool:
-    """Return whether a type contains timestamps, whose values depend on time zones."""
-    return first_type(data_type, lambda part: isinstance(part, t.TimestampType)) is not None
-
-
 def orc_arrow_schema(fields: Sequence[t.StructField]) -> pa.Schema:
     """Return the Arrow schema that Spark expects for some columns, with a mark for char(n), whose values are padded."""
     return pa.schema(
@@ -174,7 +151,7 @@ def _query(spark: SparkSession, request: ScanRequest, combined_filter: ArrowFilt
         partial_reads=request.source.orc.partial_reads,
         min_seek=request.source.orc.min_seek_size,
         name_rule=session_name_rule(spark),
-        zone=jvm_zone(spark) if any(has_times(field.dataType) for field in fields) else UTC,
+        zone=jvm_zone(spark) if any(has_timestamp(field.dataType) for field in fields) else UTC,
         table=request.schema,
     )
 

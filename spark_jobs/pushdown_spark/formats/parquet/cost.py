@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pushdown_spark.contract.report_text import human_share
+from pushdown_spark.contract.report_text import human_percent
 from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.expressions.arrow_evaluator import ArrowFilter, BatchColumns
 from pushdown_spark.expressions.statistics_evaluator import ColumnBounds, can_match
@@ -20,10 +20,10 @@ from pushdown_spark.formats.parquet.file_columns import FileColumns
 from pushdown_spark.formats.parquet.file_reader import OpenParquet, ParquetQuery, open_parquet
 from pushdown_spark.formats.scan_task import spread
 from pushdown_spark.relations.stores.listing import InputFile
-from pushdown_spark.scan.plan import SAMPLED_FILES, Choice, choose_pushdown, is_cheaper
+from pushdown_spark.scan.plan import SAMPLED_FILES, ReaderDecision, choose_pushdown, is_cheaper
 
-_SAMPLED_SHARE = 1 / 50
-"""The share of the rows whose filter columns are read for an estimate."""
+_SAMPLED_FRACTION = 1 / 50
+"""The fraction of the rows whose filter columns are read for an estimate."""
 _MIN_SAMPLED_ROWS = 1 << 16
 _MAX_SAMPLED_ROWS = 1 << 20
 """The least and the largest number of rows that are read from a file."""
@@ -33,7 +33,7 @@ _PAGE_ROWS = 20_000
 
 @dataclass(frozen=True)
 class ParquetCosts:
-    """CPU seconds, measured in a warm JVM over tables of 4 to 61 columns. Only their ratios matter for the choice."""
+    """CPU seconds, measured in a warm JVM over tables of 4 to 61 columns. Only their ratios matter."""
 
     # The pushdown reader
     fixed: float = 0.25  # planning, and starting Python
@@ -67,25 +67,26 @@ class RowSize:
 
 @dataclass(frozen=True)
 class ParquetSample:
-    """A sample, extrapolated to all files: rows, sizes of a row in all columns and in the filter's, and shares up to 1.
+    """A sample, extrapolated to all files: rows, sizes of a row in all columns and in the filter's, and fractions.
 
-    `alive_share` is the share of rows in row groups that statistics do not prune. Among these rows, `page_share` are in
-    pages that statistics do not prune, `hit_share` in pages with a matching row, and `row_share` match.
+    `alive_fraction` is the fraction of rows in row groups that statistics do not prune. Among these rows,
+    `page_fraction` are in pages that statistics do not prune, `hit_fraction` in pages with a matching row, and
+    `row_fraction` match.
     """
 
     rows: float
     row: RowSize
     filter: RowSize
-    alive_share: float
-    page_share: float
-    hit_share: float
-    row_share: float
+    alive_fraction: float
+    page_fraction: float
+    hit_fraction: float
+    row_fraction: float
 
 
 def estimate(
     files: Sequence[InputFile], query: ParquetQuery, startup: float = 0.0, *, spark_prunes: bool = True
-) -> Choice:
-    """Return the choice of the pushdown reader. `startup` are CPU seconds that Python needs to start.
+) -> ReaderDecision:
+    """Return the decision of the pushdown reader. `startup` are CPU seconds that Python needs to start.
 
     With `spark_prunes`, Spark's reader uses statistics, too.
 
@@ -106,12 +107,12 @@ def estimate(
             sample = _with_pages(sample, sources, alive, query.filter)
     if is_small:
         # Within the block, this would be reported as an error of a file.
-        remaining = f"about {sample.rows * sample.alive_share:,.0f} rows"
+        remaining = f"about {sample.rows * sample.alive_fraction:,.0f} rows"
         raise UnsupportedError(f"statistics leave {remaining}, too few to make up for starting another reader")
     pushdown, spark = reader_seconds(sample, spark_prunes=spark_prunes)
     found = (
-        f"about {human_share(sample.row_share * sample.alive_share, 1)} of the rows match, and statistics leave "
-        f"{human_share(sample.alive_share * sample.page_share, 1)} of the rows"
+        f"about {human_percent(sample.row_fraction * sample.alive_fraction, 1)} of the rows match, and statistics "
+        f"leave {human_percent(sample.alive_fraction * sample.page_fraction, 1)} of the rows"
     )
     return choose_pushdown(found, pushdown, spark, startup)
 
@@ -119,17 +120,19 @@ def estimate(
 def reader_seconds(sample: ParquetSample, *, spark_prunes: bool = True) -> tuple[float, float]:
     """Return the CPU seconds of the pushdown reader and of Spark's, which reads all rows unless it prunes."""
     c = _COSTS
-    alive = sample.rows * sample.alive_share
+    alive = sample.rows * sample.alive_fraction
     search = sample.filter.values * c.search + sample.filter.decompression
     page = (sample.row.values - sample.filter.values) * c.page + sample.row.decompression - sample.filter.decompression
     row = sample.row.values * c.row
-    pushdown = c.fixed + alive * (sample.page_share * search + sample.hit_share * page + sample.row_share * row)
+    pushdown = c.fixed + alive * (
+        sample.page_fraction * search + sample.hit_fraction * page + sample.row_fraction * row
+    )
     spark = sample.row.values * c.spark + sample.row.decompression
-    return pushdown, c.spark_fixed + (alive * sample.page_share if spark_prunes else sample.rows) * spark
+    return pushdown, c.spark_fixed + (alive * sample.page_fraction if spark_prunes else sample.rows) * spark
 
 
 def _footer_sample(sources: Sequence[OpenParquet], alive: Sequence[Sequence[int]], scale: float) -> ParquetSample:
-    """Return the sample without shares of pages and rows: no row matches, the pushdown reader's lower bound.
+    """Return the sample without fractions of pages and rows: no row matches, the pushdown reader's lower bound.
 
     `alive` has the row groups that may match. `scale` is the size of all files relative to the sampled ones.
     """
@@ -143,10 +146,10 @@ def _footer_sample(sources: Sequence[OpenParquet], alive: Sequence[Sequence[int]
         rows=scale * stored_rows,
         row=_row_size(sources, [source.columns for source in sources], stored_rows),
         filter=_row_size(sources, [source.filter_columns for source in sources], stored_rows),
-        alive_share=alive_rows / max(stored_rows, 1),
-        page_share=1.0,
-        hit_share=0.0,
-        row_share=0.0,
+        alive_fraction=alive_rows / max(stored_rows, 1),
+        page_fraction=1.0,
+        hit_fraction=0.0,
+        row_fraction=0.0,
     )
 
 
@@ -175,12 +178,12 @@ def _leaf_of_path(source: OpenParquet) -> Callable[[Path], int | None]:
 def _with_pages(
     sample: ParquetSample, sources: Sequence[OpenParquet], alive: Sequence[Sequence[int]], arrow_filter: ArrowFilter
 ) -> ParquetSample:
-    """Return the sample with the shares of pages and rows, from the filter's columns of one row group of each file.
+    """Return the sample with the fractions of pages and rows, from the filter's columns of one row group of each file.
 
     `alive` has the row groups that may match.
     """
     pages: list[_Page] = []
-    wanted = int(sample.rows * sample.alive_share * _SAMPLED_SHARE) // max(len(sources), 1)
+    wanted = int(sample.rows * sample.alive_fraction * _SAMPLED_FRACTION) // max(len(sources), 1)
     rows = min(max(wanted, _MIN_SAMPLED_ROWS), _MAX_SAMPLED_ROWS)
     for source, groups in zip(sources, alive, strict=True):
         if groups:
@@ -188,9 +191,9 @@ def _with_pages(
     sampled = max(sum(page.rows for page in pages), 1)
     return replace(
         sample,
-        page_share=sum(page.rows for page in pages if page.is_alive) / sampled,
-        hit_share=sum(page.rows for page in pages if page.matching) / sampled,
-        row_share=sum(page.matching for page in pages) / sampled,
+        page_fraction=sum(page.rows for page in pages if page.is_alive) / sampled,
+        hit_fraction=sum(page.rows for page in pages if page.matching) / sampled,
+        row_fraction=sum(page.matching for page in pages) / sampled,
     )
 
 

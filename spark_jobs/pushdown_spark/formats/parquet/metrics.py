@@ -17,7 +17,7 @@ _PRUNED = re.compile(rf"\b({_STATISTICS}|{_BLOOM_FILTER}|{_PAGE_INDEX})\{{[^}}]*
 _SCALES = {"": 1, "K": 1_000, "M": 1_000_000, "B": 1_000_000_000}
 
 
-class UnitOutcome(StrEnum):
+class ParquetOutcome(StrEnum):
     """What happened to a row group or a page. The values are keys of the report."""
 
     TOTAL = "total"
@@ -28,12 +28,12 @@ class UnitOutcome(StrEnum):
 
 
 _ROW_GROUP_OUTCOMES = (
-    UnitOutcome.TOTAL,
-    UnitOutcome.BY_STATISTICS,
-    UnitOutcome.BY_BLOOM_FILTER,
-    UnitOutcome.READ,
+    ParquetOutcome.TOTAL,
+    ParquetOutcome.BY_STATISTICS,
+    ParquetOutcome.BY_BLOOM_FILTER,
+    ParquetOutcome.READ,
 )
-_PAGE_OUTCOMES = (UnitOutcome.TOTAL, UnitOutcome.BY_PAGE_INDEX)
+_PAGE_OUTCOMES = (ParquetOutcome.TOTAL, ParquetOutcome.BY_PAGE_INDEX)
 """Pages are counted only where a page index was consulted."""
 
 
@@ -45,8 +45,8 @@ class ParquetMetrics(FileMetrics):
     `rows_returned` rows that were passed to Spark.
     """
 
-    row_groups: Counter[UnitOutcome] = field(default_factory=Counter)
-    pages: Counter[UnitOutcome] = field(default_factory=Counter)
+    row_groups: Counter[ParquetOutcome] = field(default_factory=Counter)
+    pages: Counter[ParquetOutcome] = field(default_factory=Counter)
     bytes_read: int = 0
     rows_decoded: int = 0
     rows_returned: int = 0
@@ -69,9 +69,9 @@ class ParquetMetrics(FileMetrics):
             pruned[name] += units - round(float(matched) * _SCALES[matched_scale])
         by_statistics = pruned[_STATISTICS]
         by_bloom_filter = pruned[_BLOOM_FILTER]
-        self.row_groups[UnitOutcome.TOTAL] += row_groups
-        self.row_groups[UnitOutcome.BY_STATISTICS] += by_statistics
-        self.row_groups[UnitOutcome.BY_BLOOM_FILTER] += by_bloom_filter
-        self.row_groups[UnitOutcome.READ] += max(row_groups - by_statistics - by_bloom_filter, 0)
-        self.pages[UnitOutcome.TOTAL] += total[_PAGE_INDEX]
-        self.pages[UnitOutcome.BY_PAGE_INDEX] += pruned[_PAGE_INDEX]
+        self.row_groups[ParquetOutcome.TOTAL] += row_groups
+        self.row_groups[ParquetOutcome.BY_STATISTICS] += by_statistics
+        self.row_groups[ParquetOutcome.BY_BLOOM_FILTER] += by_bloom_filter
+        self.row_groups[ParquetOutcome.READ] += max(row_groups - by_statistics - by_bloom_filter, 0)
+        self.pages[ParquetOutcome.TOTAL] += total[_PAGE_INDEX]
+        self.pages[ParquetOutcome.BY_PAGE_INDEX] += pruned[_PAGE_INDEX]

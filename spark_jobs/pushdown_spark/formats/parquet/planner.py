@@ -34,7 +34,7 @@ from pushdown_spark.formats.readable_types import arrow_schema
 from pushdown_spark.relations.request import ScanRequest
 from pushdown_spark.runtime.spark_internals import check_hadoop_settings, reader_configuration
 from pushdown_spark.runtime.worker_startup import startup_cost
-from pushdown_spark.scan.plan import Choice
+from pushdown_spark.scan.plan import ReaderDecision
 
 _CHECKED_FILES = 64
 """Number of files whose footers the driver checks. Workers check the footer of every file."""
@@ -75,13 +75,13 @@ def plan_parquet(spark: SparkSession, request: ScanRequest) -> ParquetPlan:
         query = _query(spark, request, combine_conjuncts(conjuncts))
         writers = _check_files(files, query)
     omits_nan = not all(writer.startswith("parquet-mr") for writer in writers)
-    choice = Choice()
+    decision = ReaderDecision()
     if request.source.reader is not ReaderChoice.PUSHDOWN:
         spark_prunes = not may_lose_rows(conjuncts, omits_nan=omits_nan)
         with unsupported_as_unsafe_filter(spark, request, omits_nan=omits_nan):
-            choice = estimate(files, query, startup_cost(spark, request.source), spark_prunes=spark_prunes)
+            decision = estimate(files, query, startup_cost(spark, request.source), spark_prunes=spark_prunes)
     reports = tuple(conjunct.report("filter over Parquet columns before others are decoded") for conjunct in conjuncts)
-    return ParquetPlan(files, choice, reports, query, is_exact(conjuncts))
+    return ParquetPlan(files, decision, reports, query, is_exact(conjuncts))
 
 
 def _check_columns(request: ScanRequest) -> None:

@@ -14,7 +14,7 @@ from pushdown_spark.formats.text.line_sample import LineSample, LineSampler
 from pushdown_spark.relations.declaration import Source
 from pushdown_spark.relations.stores.listing import Compression, InputFile
 from pushdown_spark.runtime.worker_startup import startup_cost
-from pushdown_spark.scan.plan import estimates, is_cheaper
+from pushdown_spark.scan.plan import describe_estimates, is_cheaper
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,7 +117,7 @@ class TextCosts:
     ) -> None:
         """`needed` is the number of values of a line that the query needs.
 
-        `parsed_by_spark` is the share of the lines that Spark's reader parses with its own pushdown.
+        `parsed_by_spark` is the fraction of the lines that Spark's reader parses with its own pushdown.
         """
         self._parsed_by_spark = parsed_by_spark
         self._spark = spark
@@ -146,24 +146,24 @@ class TextCosts:
             line += (self._skim + self._parse) * self._parsed_by_spark
         return _SPARK_FIXED + self._lines * line * (costs.cold if source.cold else 1.0)
 
-    def workers(self, share: float, *, hits: float) -> float:
-        """Return the cost of Python workers if a share of the lines are candidates.
+    def workers(self, fraction: float, *, hits: float) -> float:
+        """Return the cost of Python workers if a fraction of the lines are candidates.
 
         `hits` is the number of matches of the byte pattern in a line.
         """
         costs = self._costs
         candidate = costs.candidate + self._line_bytes * costs.candidate_byte + self._skim + self._parse
         fixed = _WORKERS_FIXED + startup_cost(self._spark, self._source)
-        line = share * candidate + max(hits - share, 0.0) * costs.hit
+        line = fraction * candidate + max(hits - fraction, 0.0) * costs.hit
         return fixed + self._size * costs.search_byte + self._lines * line
 
-    def jvm(self, share: float, searches: int) -> float:
-        """Return the cost of Spark's text source if a share of the lines passes a filter with a number of searches."""
+    def jvm(self, fraction: float, searches: int) -> float:
+        """Return the cost of Spark's text source if a fraction of the lines passes a filter with some searches."""
         costs = self._costs
         line = _JVM_LINE + self._line_bytes * (_JVM_LINE_BYTE + searches * costs.string_byte)
         cold = _COLD_JVM if self._source.cold else 1.0
         candidate = costs.jvm_candidate + self._line_bytes * costs.jvm_candidate_byte + self._skim + self._parse
-        return _JVM_FIXED * cold + self._lines * (line * cold + share * candidate)
+        return _JVM_FIXED * cold + self._lines * (line * cold + fraction * candidate)
 
     def predict(self, pushdown: Mapping[str, float]) -> Mapping[str, float]:
         """Return the CPU seconds of the pushdown readers and of Spark's."""
@@ -176,6 +176,6 @@ class TextCosts:
             session = " in a session that has just started" if self._source.cold else ""
             raise UnsupportedError(
                 f"searching {human_bytes(self._stored)}{session} would cost more than it saves: {reason}; "
-                f"{estimates({'pushdown': seconds, 'spark': spark})}",
+                f"{describe_estimates({'pushdown': seconds, 'spark': spark})}",
                 {"spark": spark},
             )

@@ -1,4 +1,4 @@
-"""Samples of lines: how long they are, how many values they have, and which shares of them a search matches."""
+"""Samples of lines: how long they are, how many values they have, and which fractions of them a search matches."""
 
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ class LineMarks:
 
 @dataclass(frozen=True, kw_only=True)
 class LineSample:
-    """The number of sampled lines, their mean length in bytes, and the shares of lines that match.
+    """The number of sampled lines, their mean length in bytes, and the fractions of lines that match.
 
-    `shares` are those of the byte patterns, `filter_shares` those of the string filters. `hits` are the mean numbers of
-    matches of the byte patterns in a line. `inflation` is the number of searched bytes per stored byte, above 1 for
-    compressed files. `key_positions` has the mean position of each key as a share of its line. `values` and `quoted`
-    are the mean numbers of values and of quoted CSV values in a line.
+    `fractions` are those of the byte patterns, `filter_fractions` those of the string filters. `hits` are the mean
+    numbers of matches of the byte patterns in a line. `inflation` is the number of searched bytes per stored byte,
+    above 1 for compressed files. `key_positions` has the mean position of each key as a fraction of its line. `values`
+    and `quoted` are the mean numbers of values and of quoted CSV values in a line.
     """
 
     lines: int
     line_bytes: float
-    shares: tuple[float, ...]
+    fractions: tuple[float, ...]
     hits: tuple[float, ...]
-    filter_shares: tuple[float, ...]
+    filter_fractions: tuple[float, ...]
     inflation: float
     key_positions: tuple[float, ...]
     values: float
@@ -156,14 +156,14 @@ class _LineCounter:
             self._bytes_before_keys[index] += sum(len(line.partition(key)[0]) for line in lines)
 
     def sample(self) -> LineSample:
-        """Return the counts as means and shares of the lines."""
+        """Return the counts as means and fractions of the lines."""
         lines, size = max(self._lines, 1), max(self._size, 1)
         return LineSample(
             lines=self._lines,
             line_bytes=self._size / lines,
-            shares=tuple(count / lines for count in self._matches),
+            fractions=tuple(count / lines for count in self._matches),
             hits=tuple(count / lines for count in self._hits),
-            filter_shares=tuple(count / lines for count in self._filter_matches),
+            filter_fractions=tuple(count / lines for count in self._filter_matches),
             inflation=self._size / max(self._stored_size, 1),
             key_positions=tuple(count / size for count in self._bytes_before_keys),
             values=self._values / lines,

@@ -17,7 +17,7 @@ from operator import attrgetter
 from pyspark.sql import DataFrame, SparkSession
 
 from pushdown_spark.contract import ReaderChoice, SourceFormat
-from pushdown_spark.contract.report_text import human_share
+from pushdown_spark.contract.report_text import human_percent
 from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.expressions.byte_patterns.string_filter import StringFilter
 from pushdown_spark.expressions.byte_patterns.text import BytePattern
@@ -47,13 +47,13 @@ from pushdown_spark.relations.request import ScanRequest
 from pushdown_spark.relations.stores.hadoop_storage import HadoopStorage
 from pushdown_spark.relations.stores.listing import InputFile
 from pushdown_spark.relations.stores.storage import storage_for
-from pushdown_spark.scan.plan import PUSHDOWN_REQUESTED, Choice, ScanPlan
+from pushdown_spark.scan.plan import PUSHDOWN_REQUESTED, ReaderDecision, ScanPlan
 
 CARRIERS = frozenset({"workers", "jvm"})
 """Where lines may be searched. Tests and benchmarks replace it to compare the two."""
 NO_STRING = "no conjunct implies a string that a line must contain"
-_GENERAL_PATTERN_SHARE = 0.01
-"""If more than this share of the lines match the short form of a pattern, its general form is sampled too.
+_GENERAL_PATTERN_FRACTION = 0.01
+"""If more than this fraction of the lines match the short form of a pattern, its general form is sampled too.
 
 The short form matches every line with an unusual spelling.
 """
@@ -197,11 +197,11 @@ class _PossiblePlan:
     carrier: str
     seconds: float
     reason: str
-    build: Callable[[Choice], TextPlan | JvmTextPlan]
+    build: Callable[[ReaderDecision], TextPlan | JvmTextPlan]
 
 
 class _CarrierChoice:
-    """The choice between Python workers and the JVM, and of the pattern that each would search for."""
+    """The decision between Python workers and the JVM, and of the pattern that each would search for."""
 
     def __init__(
         self,
@@ -226,7 +226,7 @@ class _CarrierChoice:
 
     @cached_property
     def _sampled(self) -> LineSample:
-        """The shares of lines that match what may be searched for."""
+        """The fractions of lines that match what may be searched for."""
         return self._sample(self._searchers, self._filters)
 
     def _sample(self, searchers: Sequence[Searcher], filters: Sequence[StringFilter]) -> LineSample:
@@ -260,8 +260,8 @@ class _CarrierChoice:
             try:
                 if is_auto:
                     self._costs.check(plan.seconds, plan.reason)
-                    return plan.build(Choice(plan.reason, predicted))
-                return plan.build(Choice(f"{PUSHDOWN_REQUESTED}; {plan.reason}"))
+                    return plan.build(ReaderDecision(plan.reason, predicted))
+                return plan.build(ReaderDecision(f"{PUSHDOWN_REQUESTED}; {plan.reason}"))
             except UnsupportedError as unsupported:
                 problems.append(str(unsupported))
         if not plans:
@@ -275,44 +275,44 @@ class _CarrierChoice:
         cost = self._costs.workers
 
         def rank(sampled: tuple[float, float, Searcher]) -> tuple[float, int]:
-            share, hits, searcher = sampled
-            return cost(share, hits=hits), searcher.pattern.size
+            fraction, hits, searcher = sampled
+            return cost(fraction, hits=hits), searcher.pattern.size
 
-        share, hits, searcher = min(
-            zip(self._sampled.shares, self._sampled.hits, self._searchers, strict=True), key=rank
+        fraction, hits, searcher = min(
+            zip(self._sampled.fractions, self._sampled.hits, self._searchers, strict=True), key=rank
         )
         chosen = searcher.pattern
-        if chosen.general and share > _GENERAL_PATTERN_SHARE:
+        if chosen.general and fraction > _GENERAL_PATTERN_FRACTION:
             general = Searcher(chosen.general)
             sampled = self._sample([general], [])
-            if sampled.shares[0] < share / 2:
-                share, hits, searcher = sampled.shares[0], sampled.hits[0], general
-        reason = f"about {human_share(share, 1)} of the lines can match (sample of {self._sampled.lines:,} lines)"
+            if sampled.fractions[0] < fraction / 2:
+                fraction, hits, searcher = sampled.fractions[0], sampled.hits[0], general
+        reason = f"about {human_percent(fraction, 1)} of the lines can match (sample of {self._sampled.lines:,} lines)"
         conjuncts = self._patterns.reports(chosen, "byte pattern")
 
-        def build(choice: Choice) -> TextPlan:
+        def build(decision: ReaderDecision) -> TextPlan:
             query = LineQuery(searcher, Searcher(self._ambiguous), self._lines)
-            return TextPlan(self._listed.files, choice, conjuncts, query)
+            return TextPlan(self._listed.files, decision, conjuncts, query)
 
-        yield _PossiblePlan("workers", cost(share, hits=hits), reason, build)
+        yield _PossiblePlan("workers", cost(fraction, hits=hits), reason, build)
 
     def _jvm_plans(self) -> Iterator[_PossiblePlan]:
         """Yield the plan with the string filter of the lowest cost, if there is one."""
-        shares = dict(zip(self._filters, self._sampled.filter_shares, strict=True))
-        if not shares:
+        fractions = dict(zip(self._filters, self._sampled.filter_fractions, strict=True))
+        if not fractions:
             return
-        strings = min(shares, key=lambda strings: self._costs.jvm(shares[strings], strings.searches))
-        share = shares[strings]
+        strings = min(fractions, key=lambda strings: self._costs.jvm(fractions[strings], strings.searches))
+        fraction = fractions[strings]
         cause = self._listed.jvm_only_reason or "Spark's text source is estimated to take less time than Python workers"
         sampled = f"sample of {self._sampled.lines:,} lines"
-        reason = f"about {human_share(share, 1)} of the lines have the strings ({sampled}); {cause}"
-        seconds = self._costs.jvm(share, strings.searches)
+        reason = f"about {human_percent(fraction, 1)} of the lines have the strings ({sampled}); {cause}"
+        seconds = self._costs.jvm(fraction, strings.searches)
         yield _PossiblePlan("jvm", seconds, reason, partial(self._jvm_plan, strings))
 
-    def _jvm_plan(self, strings: StringFilter, choice: Choice) -> JvmTextPlan:
+    def _jvm_plan(self, strings: StringFilter, decision: ReaderDecision) -> JvmTextPlan:
         self._check_headers(strings)
         conjuncts = self._patterns.reports(strings.pattern, "strings of")
-        return JvmTextPlan(self._listed.files, choice, conjuncts, self._lines, strings, self._ambiguous)
+        return JvmTextPlan(self._listed.files, decision, conjuncts, self._lines, strings, self._ambiguous)
 
     def _check_headers(self, strings: StringFilter) -> None:
         """Raise UnsupportedError if a header may pass the filter. Spark's text source has no headers."""
@@ -328,21 +328,25 @@ class _CarrierChoice:
                 raise UnsupportedError(f"the header of {file.path} has a string of the predicate")
 
     def _parsed_by_spark(self) -> float:
-        """Return the share of the bytes that Spark's reader parses before its own pushdown rejects a line.
+        """Return the fraction of the bytes that Spark's reader parses before its own pushdown rejects a line.
 
-        For CSV, Spark splits every line, and this is the share of the lines whose values it converts.
+        For CSV, Spark splits every line, and this is the fraction of the lines whose values it converts.
         """
         sampled = self._sampled
         if self._request.source.format is SourceFormat.CSV:
             is_pushed = is_enabled(self._spark, "spark.sql.csv.filterPushdown.enabled", default=True)
-            return min((*sampled.shares, *sampled.filter_shares), default=1.0) if is_pushed else 1.0
+            return min((*sampled.fractions, *sampled.filter_fractions), default=1.0) if is_pushed else 1.0
         # The JSON parser reads matching lines to their end, and others up to the key that rejects them.
-        shares = {strings.pattern: share for strings, share in zip(self._filters, sampled.filter_shares, strict=True)}
-        shares |= {searcher.pattern: share for searcher, share in zip(self._searchers, sampled.shares, strict=True)}
+        fractions = {
+            strings.pattern: fraction for strings, fraction in zip(self._filters, sampled.filter_fractions, strict=True)
+        }
+        fractions |= {
+            searcher.pattern: fraction for searcher, fraction in zip(self._searchers, sampled.fractions, strict=True)
+        }
         positions = iter(sampled.key_positions)
         parsed = 1.0
         for pattern, key in zip(self._patterns.candidates, self._patterns.early_keys, strict=True):
             if key is not None:
-                share = shares.get(pattern, 0.0)
-                parsed = min(parsed, share + (1 - share) * next(positions))
+                fraction = fractions.get(pattern, 0.0)
+                parsed = min(parsed, fraction + (1 - fraction) * next(positions))
         return parsed

@@ -53,7 +53,7 @@ from pushdown_spark.optimizer.statistics.derived_statistics import StatisticsOf,
 from pushdown_spark.optimizer.statistics.relation_statistics import RelationStatistics
 from pushdown_spark.runtime.spark_internals import session_state
 
-_MAX_COST_SHARE = 0.9
+_MAX_COST_FRACTION = 0.9
 """Maximum cost of another order, relative to the cost of the written order."""
 _STAGE_ROWS = 500_000.0
 """Rows that a processor joins in the time that an empty stage takes, measured with TPC-H and TPC-DS."""
@@ -244,7 +244,7 @@ class JoinOrderOptimizer:
         written_cost, found_cost = reported_model.tree_cost(written.tree), reported_model.tree_cost(search.tree)
         is_better = (
             len(self._chain.items) > 2
-            and found_cost < _MAX_COST_SHARE * written_cost
+            and found_cost < _MAX_COST_FRACTION * written_cost
             and search.cost < self._model.tree_cost(written.tree)
         )
         tree = self._with_build_sides_right(search.tree) if is_better else written.tree
@@ -328,8 +328,8 @@ class JoinOrderOptimizer:
         is_hintable = self._is_relation(mask) or (self._hints_joins and mask & ~self._tables == 0)
         if not is_hintable:
             return False
-        max_bytes, share = self._estimator.max_bytes(mask), self._estimator.expected_share(mask)
-        return fits_broadcast(max_bytes, share, self._settings.broadcast_bytes)
+        max_bytes, fraction = self._estimator.max_bytes(mask), self._estimator.expected_fraction(mask)
+        return fits_broadcast(max_bytes, fraction, self._settings.broadcast_bytes)
 
     def _is_relation(self, mask: int) -> bool:
         """Return whether a set is a single relation, as opposed to an item that consists of joins."""

@@ -54,4 +54,4 @@ def star_first(star: Sequence[int]) -> Callable[[int], bool]:
 
 def _is_unique(relation: RelationStatistics, key: ColumnKey) -> bool:
     column = relation.columns.get(key)
-    return column is not None and column.null_share == 0.0 and column.distinct >= _MIN_UNIQUENESS * relation.rows
+    return column is not None and column.null_fraction == 0.0 and column.distinct >= _MIN_UNIQUENESS * relation.rows

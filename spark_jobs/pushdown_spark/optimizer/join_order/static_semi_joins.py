@@ -17,8 +17,8 @@ from pushdown_spark.optimizer.statistics.relation_statistics import RelationStat
 
 _MAX_LISTED_KEYS = 400
 """Maximum number of listed keys. Spark compiles longer lists to hash sets (inSetSwitchThreshold)."""
-_MAX_KEPT_SHARE = 0.5
-"""Maximum share of the keys of a relation that pass a static semi-join."""
+_MAX_KEPT_FRACTION = 0.5
+"""Maximum fraction of the keys of a relation that pass a static semi-join."""
 _MAX_STEPS = 4
 """Maximum number of relations in a chain of propagated keys."""
 _MIN_SKIPPED_ROWS = 50_000.0
@@ -31,8 +31,8 @@ class KeyPredicate:
 
     The keys lie between `low` and `high`. `listed` has all of them, unless there are too many to list or they are
     contiguous. They were seen in the column `member`; the predicate holds for all `members` of its class. `selectivity`
-    is the share of the keys that can be joined at all. The relation has `total` keys, of which `count` are kept by the
-    `conditions`, which refer to columns without the name of the relation.
+    is the fraction of the keys that can be joined at all. The relation has `total` keys, of which `count` are kept by
+    the `conditions`, which refer to columns without the name of the relation.
     """
 
     member: JoinColumn
@@ -142,10 +142,12 @@ def _apply(relations: Sequence[RelationStatistics], predicates: Iterable[KeyPred
                 continue
             # The conditions on the predicate's own relation keep these keys already.
             is_own = member.relation == predicate.member.relation
-            share = 1.0 if is_own else min(predicate.selectivity / max(column.selectivity, 1e-9), 1.0)
+            fraction = 1.0 if is_own else min(predicate.selectivity / max(column.selectivity, 1e-9), 1.0)
             selectivity = min(column.selectivity, predicate.selectivity)
             columns = {**relation.columns, member.key: replace(column, selectivity=selectivity)}
-            reduced[member.relation] = replace(relation, filtered_rows=relation.filtered_rows * share, columns=columns)
+            reduced[member.relation] = replace(
+                relation, filtered_rows=relation.filtered_rows * fraction, columns=columns
+            )
     return reduced
 
 
@@ -181,7 +183,7 @@ def _key_predicate(
     elif keys_in_range > len(values.filtered):
         listed = tuple(sorted(values.filtered.tolist()))
     selectivity = kept_keys / max(joinable_keys, 1)
-    if selectivity > _MAX_KEPT_SHARE:
+    if selectivity > _MAX_KEPT_FRACTION:
         return None
     count, total = len(values.filtered), len(values.every)
     return KeyPredicate(

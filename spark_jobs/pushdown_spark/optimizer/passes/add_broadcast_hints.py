@@ -28,15 +28,15 @@ _HINTABLE_PARTS: dict[type[exp.Expr], tuple[str, ...]] = {
 """Parts of a query whose sub-queries can be hinted: filters, and parts that become children of Spark's plan nodes."""
 
 
-def fits_broadcast(max_bytes: float | None, expected_share: float, limit: int) -> bool:
+def fits_broadcast(max_bytes: float | None, expected_fraction: float, limit: int) -> bool:
     """Return whether a relation fits a broadcast hint, given a bound on its bytes and its expected selectivity.
 
-    >>> [fits_broadcast(size, share, 100) for size, share in ((100, 1.0), (150, 0.1), (150, 0.5), (None, 0.0))]
+    >>> [fits_broadcast(size, fraction, 100) for size, fraction in ((100, 1.0), (150, 0.1), (150, 0.5), (None, 0.0))]
     [True, True, False, False]
     """
     if max_bytes is None:
         return False
-    is_selective = max_bytes <= _UNFILTERED_FACTOR * limit and max_bytes * expected_share * _FILTERED_MARGIN <= limit
+    is_selective = max_bytes <= _UNFILTERED_FACTOR * limit and max_bytes * expected_fraction * _FILTERED_MARGIN <= limit
     return max_bytes <= limit or is_selective
 
 

@@ -85,7 +85,7 @@ class CardinalityEstimator:
             return self._relations[numbers[0]].max_bytes if len(numbers) == 1 else None
         return self._max_rows(mask) * max(sum(measured), _MIN_ROW_BYTES)
 
-    def expected_share(self, mask: int) -> float:
+    def expected_fraction(self, mask: int) -> float:
         """Return the estimated rows of the join of a set as a share of its maximum rows."""
         return min(self.rows(mask) / max(self._max_rows(mask), 1.0), 1.0)
 
@@ -160,7 +160,7 @@ class CardinalityEstimator:
         for member in members:
             relation = self._restricted[member.relation]
             distinct[member.relation] = max(distinct.get(member.relation, 1.0), relation.distinct(member.key))
-            selectivity *= relation.non_null_share(member.key)
+            selectivity *= relation.non_null_fraction(member.key)
         for count in sorted(distinct.values())[1:]:
             selectivity /= count
         return selectivity

@@ -25,10 +25,10 @@ def estimate_distinct(groups: Sequence[pa.ChunkedArray], rows: float) -> tuple[f
     if values is None or len(values) == 0:
         return max(rows * 0.1, 1.0), 0.0
     sampled, nulls = len(values), values.null_count
-    null_share = nulls / sampled
+    null_fraction = nulls / sampled
     count, estimate = _chao(values)
     if sampled >= rows:
-        return max(float(count), 1.0), null_share
+        return max(float(count), 1.0), null_fraction
     filled = [group for group in groups if len(group) > group.null_count]
     if len(filled) > 1 and count > _CLUSTERING_FACTOR * sum(_chao(group)[1] for group in filled) / len(filled):
         estimate = count * rows / sampled
@@ -36,7 +36,7 @@ def estimate_distinct(groups: Sequence[pa.ChunkedArray], rows: float) -> tuple[f
         if len(values_by_group) - count >= _MIN_SHARED_VALUES:
             estimate = min(_chao(values_by_group)[1], estimate)
     max_distinct = rows * (sampled - nulls) / sampled
-    return max(min(estimate, max_distinct), 1.0), null_share
+    return max(min(estimate, max_distinct), 1.0), null_fraction
 
 
 def _chao(values: pa.ChunkedArray) -> tuple[int, float]:

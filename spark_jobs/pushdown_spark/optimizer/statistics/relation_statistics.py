@@ -12,7 +12,7 @@ from sqlglot import exp
 
 from pushdown_spark.optimizer.join_order.equalities import ColumnKey
 
-_DEFAULT_DISTINCT_SHARE = 0.1
+_DEFAULT_DISTINCT_FRACTION = 0.1
 """Distinct values per row of a column without statistics."""
 
 
@@ -55,12 +55,13 @@ class KeyValues:
 class JoinColumnStatistics:
     """Statistics of a column over its whole relation.
 
-    `is_unique` means that no value occurs twice. `selectivity` is the share of its values that satisfy the conditions
-    on this column alone. `bounds` are its least and greatest value. `values` are all values of a unique integer column.
+    `is_unique` means that no value occurs twice. `selectivity` is the fraction of its values that satisfy the
+    conditions on this column alone. `bounds` are its least and greatest value. `values` are all values of a unique
+    integer column.
     """
 
     distinct: float
-    null_share: float = 0.0
+    null_fraction: float = 0.0
     is_unique: bool = False
     selectivity: float = 1.0
     bounds: tuple[int, int] | None = None
@@ -111,11 +112,11 @@ class RelationStatistics:
         expected = distinct * (1.0 - math.pow(1.0 - self.filtered_rows / self.rows, rows_per_value))
         return max(min(expected, self.filtered_rows), 1.0)
 
-    def non_null_share(self, key: ColumnKey) -> float:
-        """Return the share of rows with a value of a column that is not null."""
+    def non_null_fraction(self, key: ColumnKey) -> float:
+        """Return the fraction of rows with a value of a column that is not null."""
         column = self.columns.get(key)
-        return 1.0 if column is None else 1.0 - column.null_share
+        return 1.0 if column is None else 1.0 - column.null_fraction
 
     @property
     def _default_distinct(self) -> float:
-        return max(self.rows * _DEFAULT_DISTINCT_SHARE, 1.0)
+        return max(self.rows * _DEFAULT_DISTINCT_FRACTION, 1.0)

@@ -98,11 +98,11 @@ class SourceSample:
         """Return the estimated number of distinct values of a column, at least one, and its share of nulls."""
         if name not in self._distinct:
             groups = [group.column(name) for group in self.groups if name in group.column_names]
-            count, null_share = estimate_distinct(groups, self.rows)
+            count, null_fraction = estimate_distinct(groups, self.rows)
             if name.lower() in self.bounds:
                 low, high = self.bounds[name.lower()]
                 count = min(count, high - low + 1.0)
-            self._distinct[name] = max(count, 1.0), null_share
+            self._distinct[name] = max(count, 1.0), null_fraction
         return self._distinct[name]
 
     @property
@@ -114,8 +114,8 @@ class SourceSample:
         """Return whether no two rows of the whole source have the same value of a column, apart from nulls."""
         if not self.is_whole:
             return False
-        count, null_share = self.distinct(name)
-        return round(count) >= round(self.rows * (1.0 - null_share))
+        count, null_fraction = self.distinct(name)
+        return round(count) >= round(self.rows * (1.0 - null_fraction))
 
 
 def sample_files(

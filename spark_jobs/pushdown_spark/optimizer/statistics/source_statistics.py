@@ -163,7 +163,7 @@ def _reported_statistics(relation: Relation, request: StatisticsRequest) -> Rela
     if table is None:
         return None
     columns = {
-        (request.name, name.lower()): JoinColumnStatistics(column.distinct, column.null_share)
+        (request.name, name.lower()): JoinColumnStatistics(column.distinct, column.null_fraction)
         for name, column in table.columns.items()
         if column.distinct is not None
     }

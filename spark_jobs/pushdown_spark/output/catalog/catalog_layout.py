@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from pushdown_spark.contract import CatalogOutputSpec, OutputFormat, OutputMode, OutputSpec, TableFormat
 from pushdown_spark.errors import BadSpecError
 from pushdown_spark.expressions.session_settings import session_name_rule
-from pushdown_spark.formats.avro.spark_source import FILE_FORMAT as AVRO_CLASS
 from pushdown_spark.output.catalog.catalog_entry import CatalogEntry, TableDefinition
 from pushdown_spark.output.target_checks import check_partition_by
+from pushdown_spark.runtime.spark_internals import AVRO_CLASS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

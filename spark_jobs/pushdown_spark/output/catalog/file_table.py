@@ -22,7 +22,6 @@ from pushdown_spark.errors import (
     PushdownError,
 )
 from pushdown_spark.expressions.session_settings import session_name_rule
-from pushdown_spark.formats.avro.spark_source import spark_format
 from pushdown_spark.output.base_output import column_types
 from pushdown_spark.output.catalog.catalog_entry import (
     PROPERTY,
@@ -48,6 +47,7 @@ from pushdown_spark.runtime.error_classification import typed_error
 from pushdown_spark.runtime.file_systems.base_files import Files
 from pushdown_spark.runtime.file_systems.file_paths import followed_path
 from pushdown_spark.runtime.file_systems.hadoop_files import HadoopFiles, open_files
+from pushdown_spark.runtime.spark_internals import spark_format
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -15,7 +15,6 @@ from pushdown_spark.errors import (
     UnknownColumnError,
 )
 from pushdown_spark.expressions.session_settings import session_name_rule
-from pushdown_spark.formats.avro.spark_source import spark_format
 from pushdown_spark.local_paths import escape_glob, is_local
 from pushdown_spark.output.base_output import Output, column_types, later_attempt_error
 from pushdown_spark.output.checks import RowObserver, check_rows, raise_failures, require_columns
@@ -31,6 +30,7 @@ from pushdown_spark.runtime.file_systems.base_files import FileEntry
 from pushdown_spark.runtime.file_systems.file_paths import followed_path
 from pushdown_spark.runtime.file_systems.hadoop_files import HadoopFiles, open_files
 from pushdown_spark.runtime.query_metrics import QueryWatch
+from pushdown_spark.runtime.spark_internals import spark_format
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameWriter, SparkSession

@@ -43,8 +43,8 @@ def sample(case: AvroCostCase) -> AvroSample:
         inflated=0.0,
         records=ROWS,
         values=16 * ROWS,
-        candidate_share=case.found / BLOCKS,
-        matching_share=case.matching / ROWS,
+        candidate_fraction=case.found / BLOCKS,
+        matching_fraction=case.matching / ROWS,
         blocks=12,
     )
 
@@ -83,9 +83,9 @@ def test_more_work_costs_more() -> None:
     seen = sample(needle)
     cost = estimate(seen, needle).pushdown
     assert estimate(replace(seen, size=2 * seen.size), needle).pushdown > cost
-    assert estimate(replace(seen, candidate_share=10 * seen.candidate_share), needle).pushdown > cost
-    assert estimate(replace(seen, matching_share=10_000 * seen.matching_share), needle).pushdown > cost
-    everything = replace(seen, candidate_share=1.0, matching_share=1.0)
+    assert estimate(replace(seen, candidate_fraction=10 * seen.candidate_fraction), needle).pushdown > cost
+    assert estimate(replace(seen, matching_fraction=10_000 * seen.matching_fraction), needle).pushdown > cost
+    everything = replace(seen, candidate_fraction=1.0, matching_fraction=1.0)
     assert (
         estimate(everything, replace(needle, columns=16)).pushdown
         > estimate(everything, replace(needle, columns=2)).pushdown

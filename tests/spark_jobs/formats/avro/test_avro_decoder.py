@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
 from pushdown_spark.expressions.bound import Column, Comparison, Op
 from pushdown_spark.expressions.types import LogicalType
-from pushdown_spark.formats.avro.metrics import BlockOutcome
+from pushdown_spark.formats.avro.metrics import AvroOutcome
 
 ID = Column(("id",), LogicalType.INTEGER, pa.int64())
 ROWS = {
@@ -74,12 +74,12 @@ def test_every_codec_is_read_and_searched(codec: str, tmp_path: Path, interprete
     path = write(tmp_path / "coded.avro", ROWS, blocks, codec)
     found, count = read(path, SCHEMA)
     assert found.to_pylist() == rows
-    assert count.blocks == {BlockOutcome.TOTAL: 15, BlockOutcome.SELECTED: 15}
+    assert count.blocks == {AvroOutcome.TOTAL: 15, AvroOutcome.SELECTED: 15}
     assert count.bytes_read == path.stat().st_size
     found, count = read(path, SCHEMA, ArrowFilter(Comparison(ID, Op.EQ, 1234)))
     assert found.to_pylist() == [rows[1234]]
-    assert count.blocks[BlockOutcome.SKIPPED] >= 12
-    assert count.blocks[BlockOutcome.SKIPPED] + count.blocks[BlockOutcome.FILTERED] == 15
+    assert count.blocks[AvroOutcome.SKIPPED] >= 12
+    assert count.blocks[AvroOutcome.SKIPPED] + count.blocks[AvroOutcome.FILTERED] == 15
     assert (count.records, count.rows_returned) == (3000, 1)
     assert count.bytes_searched == sum(len(encode(ROWS, each)) for each in blocks)
 

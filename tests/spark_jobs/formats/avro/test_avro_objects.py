@@ -16,7 +16,7 @@ from pushdown_spark.expressions.bound import Column, Comparison, Op
 from pushdown_spark.expressions.types import LogicalType
 from pushdown_spark.formats.avro.decoder import AvroQuery
 from pushdown_spark.formats.avro.file_reader import DecoderCache, open_avro
-from pushdown_spark.formats.avro.metrics import AvroMetrics, BlockOutcome
+from pushdown_spark.formats.avro.metrics import AvroMetrics, AvroOutcome
 from pushdown_spark.relations.stores.storage import Storage
 
 SCHEMA = {
@@ -61,7 +61,7 @@ def test_blocks_of_objects_are_skipped_by_their_bytes(store: ObjectStore, conten
     path, storage = store.put(bucket, "rows.avro", content), store.storage(bucket)
     found, count = _read(path, storage, AvroQuery(ARROW, NEEDLE), 0, len(content))
     assert found == [rows()[3_210]]
-    assert count.blocks[BlockOutcome.SKIPPED] >= ROWS // EACH - 3
+    assert count.blocks[AvroOutcome.SKIPPED] >= ROWS // EACH - 3
     assert count.bytes_read == len(content)
 
 

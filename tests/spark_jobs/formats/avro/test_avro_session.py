@@ -11,10 +11,10 @@ from pyspark.sql import Row, SparkSession
 
 from pushdown_spark.contract import ErrorCode, OutputSpec, SourceReport
 from pushdown_spark.errors import PushdownError
-from pushdown_spark.formats.avro.spark_source import FILE_FORMAT
 from pushdown_spark.output.files.writer import open_output
 from pushdown_spark.result import PushdownResult
 from pushdown_spark.runtime.error_classification import classify
+from pushdown_spark.runtime.spark_internals import AVRO_CLASS
 from pushdown_spark.session import PushdownSession
 
 ROWS = 6_000
@@ -73,7 +73,7 @@ def rows_and_report(result: PushdownResult) -> tuple[list[Row], SourceReport]:
 
 
 def by_spark(spark: SparkSession, path: Path, where: str | None = None, **options: str) -> list[Row]:
-    frame = spark.read.format(FILE_FORMAT).options(**options).load(str(path))
+    frame = spark.read.format(AVRO_CLASS).options(**options).load(str(path))
     return (frame if where is None else frame.where(where)).collect()
 
 
@@ -243,7 +243,7 @@ def test_files_of_narrower_integers_are_searched_as_they_are(
         write(tmp_path / str(number) / "b.avro", range(3_000, ROWS), schema=schemas[1])
         for schema in (None, "k bigint"):
             rows, report = rows_and_report(scan(spark, tmp_path / str(number), where, schema=schema))
-            frame = spark.read.format(FILE_FORMAT).schema("k bigint").load(str(tmp_path / str(number)))
+            frame = spark.read.format(AVRO_CLASS).schema("k bigint").load(str(tmp_path / str(number)))
             assert sorted(rows) == sorted((frame if where is None else frame.where(where)).collect())
             assert report.reader == "pushdown", report.reason
 

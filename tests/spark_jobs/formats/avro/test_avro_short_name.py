@@ -12,7 +12,7 @@ from pathlib import Path
 import fastavro
 import pytest
 
-from pushdown_spark.formats.avro.spark_source import FILE_FORMAT
+from pushdown_spark.runtime.spark_internals import AVRO_CLASS
 
 SCRIPT = """
 import json, sys
@@ -38,7 +38,7 @@ def test_both_readers_find_the_source_with_a_registered_short_name(project: Path
     """A jar that registers nothing but the name, so that the test needs no network."""
     jar = tmp_path / "spark-avro.jar"
     with zipfile.ZipFile(jar, "w") as archive:
-        archive.writestr("META-INF/services/org.apache.spark.sql.sources.DataSourceRegister", f"{FILE_FORMAT}\n")
+        archive.writestr("META-INF/services/org.apache.spark.sql.sources.DataSourceRegister", f"{AVRO_CLASS}\n")
     file = tmp_path / "t" / "a.avro"
     file.parent.mkdir()
     with file.open("wb") as out:

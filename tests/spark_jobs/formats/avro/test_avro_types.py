@@ -12,7 +12,7 @@ from pyspark.sql import types as t
 
 from pushdown_spark.errors import BadSchemaError
 from pushdown_spark.formats.avro.avro_schema import parse_schema, spark_schema
-from pushdown_spark.formats.avro.spark_source import FILE_FORMAT
+from pushdown_spark.runtime.spark_internals import AVRO_CLASS
 
 _DECIMAL = {"logicalType": "decimal", "precision": 9, "scale": 2}
 _RECORD = {"type": "record", "name": "r", "namespace": "x.y", "fields": [{"name": "a", "type": ["int", "null"]}]}
@@ -55,7 +55,7 @@ TYPES = {
 
 def infer_schema(spark: SparkSession, schema: str) -> t.StructType:
     """Return the schema that Spark's source infers from an Avro schema, without a file."""
-    return spark.read.format(FILE_FORMAT).option("avroSchema", schema).load([]).schema
+    return spark.read.format(AVRO_CLASS).option("avroSchema", schema).load([]).schema
 
 
 def test_every_type_is_the_one_that_spark_infers(spark: SparkSession) -> None:

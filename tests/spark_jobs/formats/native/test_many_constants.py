@@ -8,8 +8,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from pushdown_spark.contract import Exactness
-from pushdown_spark.formats.avro.spark_source import spark_format
 from pushdown_spark.result import PushdownResult
+from pushdown_spark.runtime.spark_internals import spark_format
 from pushdown_spark.session import PushdownSession
 
 SCHEMA = "k bigint, word string"

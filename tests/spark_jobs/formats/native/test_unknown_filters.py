@@ -16,9 +16,8 @@ from pyspark.sql import SparkSession
 from session_settings import PUSHDOWN_OFF, pushdown_off, session_settings
 from spark_rows import sorted_rows
 
-from pushdown_spark.formats.avro.spark_source import spark_format
 from pushdown_spark.runtime.jvm_gateway import java_string
-from pushdown_spark.runtime.spark_internals import physical_plan
+from pushdown_spark.runtime.spark_internals import physical_plan, spark_format
 from pushdown_spark.session import PushdownSession
 
 SCHEMA = "k int, x double, day date, at timestamp, s struct<x: double, n: int>"

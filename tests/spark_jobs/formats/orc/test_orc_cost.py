@@ -22,7 +22,7 @@ class OrcCostCase:
 
     name: str
     rows: int
-    hit: int
+    groups_with_match: int
     matching: int
     columns: int
     filters: int
@@ -31,21 +31,21 @@ class OrcCostCase:
     files: int = 2
 
 
-OURS, FILTERED, SPARK = OrcReader.LAZY, OrcReader.SPARK_WITH_FILTER, OrcReader.SPARK
+LAZY, SPARK_WITH_FILTER, SPARK = OrcReader.LAZY, OrcReader.SPARK_WITH_FILTER, OrcReader.SPARK
 CASES = (
-    OrcCostCase("wide, 16 columns", 4_000_000, 6, 6, 16, 3, (1_000,) * 3, (OURS, FILTERED, SPARK)),
-    OrcCostCase("wide, all columns", 4_000_000, 6, 6, 120, 3, (1_000,) * 3, (OURS, FILTERED, SPARK)),
-    OrcCostCase("needle at scale 1", 6_000_000, 21, 21, 16, 1, (), (FILTERED, OURS, SPARK)),
-    OrcCostCase("needle at scale 10", 60_000_000, 27, 27, 16, 1, (), (OURS, FILTERED, SPARK)),
-    OrcCostCase("1,000 scattered", 6_000_000, 600, 991, 16, 1, (33,), (FILTERED, SPARK, OURS)),
-    OrcCostCase("half the rows", 6_000_000, 600, 3_000_000, 16, 1, (), (SPARK, FILTERED, OURS)),
-    OrcCostCase("few rows", 20_000, 2, 2, 16, 1, (), (FILTERED, SPARK, OURS)),
-    OrcCostCase("small files", 240_000, 6, 6, 10, 1, (), (OURS, FILTERED, SPARK), files=300),
+    OrcCostCase("wide, 16 columns", 4_000_000, 6, 6, 16, 3, (1_000,) * 3, (LAZY, SPARK_WITH_FILTER, SPARK)),
+    OrcCostCase("wide, all columns", 4_000_000, 6, 6, 120, 3, (1_000,) * 3, (LAZY, SPARK_WITH_FILTER, SPARK)),
+    OrcCostCase("needle at scale 1", 6_000_000, 21, 21, 16, 1, (), (SPARK_WITH_FILTER, LAZY, SPARK)),
+    OrcCostCase("needle at scale 10", 60_000_000, 27, 27, 16, 1, (), (LAZY, SPARK_WITH_FILTER, SPARK)),
+    OrcCostCase("1,000 scattered", 6_000_000, 600, 991, 16, 1, (33,), (SPARK_WITH_FILTER, SPARK, LAZY)),
+    OrcCostCase("half the rows", 6_000_000, 600, 3_000_000, 16, 1, (), (SPARK, SPARK_WITH_FILTER, LAZY)),
+    OrcCostCase("few rows", 20_000, 2, 2, 16, 1, (), (SPARK_WITH_FILTER, SPARK, LAZY)),
+    OrcCostCase("small files", 240_000, 6, 6, 10, 1, (), (LAZY, SPARK_WITH_FILTER, SPARK), files=300),
 )
 
 
 def sample(case: OrcCostCase) -> OrcSample:
-    matching_groups = case.hit * 10_000 / case.rows
+    matching_groups = case.groups_with_match * 10_000 / case.rows
     return OrcSample(
         files=case.files,
         live_files=case.files,
@@ -53,9 +53,9 @@ def sample(case: OrcCostCase) -> OrcSample:
         groups=case.rows / 10_000,
         row=RowWidth(case.columns, case.columns),
         filter=RowWidth(case.filters, case.filters),
-        row_share=case.matching / case.rows,
-        group_share=matching_groups,
-        alive_share=1.0,
+        row_fraction=case.matching / case.rows,
+        group_fraction=matching_groups,
+        alive_fraction=1.0,
         sampled=12,
     )
 
@@ -63,7 +63,7 @@ def sample(case: OrcCostCase) -> OrcSample:
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_estimated_costs_rank_the_readers_as_measured(case: OrcCostCase) -> None:
     costs = reader_seconds(sample(case), case.lists)
-    assert tuple(sorted(costs, key=lambda verdict: costs[verdict])) == case.ranking, costs
+    assert tuple(sorted(costs, key=lambda reader: costs[reader])) == case.ranking, costs
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
@@ -71,11 +71,11 @@ def test_pruned_row_groups_have_no_cost(case: OrcCostCase) -> None:
     seen = sample(case)
     whole = reader_seconds(seen, case.lists)
     # Spark opens no column of a file without rows to read.
-    pruned = reader_seconds(replace(seen, alive_share=0.0, live_files=0.0), case.lists)
-    assert pruned[SPARK] == pruned[FILTERED]
+    pruned = reader_seconds(replace(seen, alive_fraction=0.0, live_files=0.0), case.lists)
+    assert pruned[SPARK] == pruned[SPARK_WITH_FILTER]
     # Opening a file takes Spark longer, which decides for many files.
-    assert (pruned[SPARK] < pruned[OURS]) == (case.files < 50)
-    assert all(pruned[verdict] < whole[verdict] for verdict in OrcReader)
+    assert (pruned[SPARK] < pruned[LAZY]) == (case.files < 50)
+    assert all(pruned[reader] < whole[reader] for reader in OrcReader)
 
 
 def test_a_scan_without_files_is_left_to_spark() -> None:

@@ -22,13 +22,13 @@ ROWS = 200_000
 COLUMNS = [f"c{number}" for number in range(60)]
 
 
-def sample(row_share: float, hit_share: float, page_share: float = 1.0, values: float = 61) -> ParquetSample:
+def sample(row_fraction: float, hit_fraction: float, page_fraction: float = 1.0, values: float = 61) -> ParquetSample:
     row, compared = RowSize(values, values * 5e-9), RowSize(1, 5e-9)
-    return ParquetSample(10_000_000, row, compared, 1.0, page_share, hit_share, row_share)
+    return ParquetSample(10_000_000, row, compared, 1.0, page_fraction, hit_fraction, row_fraction)
 
 
 @pytest.mark.parametrize(
-    ("shares", "is_ours"),
+    ("sample", "is_pushdown_cheaper"),
     [
         (sample(1e-7, 0.001), True),
         (sample(1e-4, 0.9), True),
@@ -36,12 +36,14 @@ def sample(row_share: float, hit_share: float, page_share: float = 1.0, values: 
         (sample(0.5, 1.0), False),
         (sample(1.0, 1.0), False),
         (sample(0.5, 1.0, values=2), False),
-        (sample(1e-7, 0.002, page_share=0.002), False),
+        (sample(1e-7, 0.002, page_fraction=0.002), False),
     ],
 )
-def test_few_scattered_matches_are_read_by_pushdown_and_many_by_spark(shares: ParquetSample, is_ours: bool) -> None:
-    ours, spark = reader_seconds(shares)
-    assert (ours < 0.9 * spark) is is_ours
+def test_few_scattered_matches_are_read_by_pushdown_and_many_by_spark(
+    sample: ParquetSample, is_pushdown_cheaper: bool
+) -> None:
+    pushdown, spark = reader_seconds(sample)
+    assert (pushdown < 0.9 * spark) is is_pushdown_cheaper
 
 
 @pytest.fixture(scope="module")

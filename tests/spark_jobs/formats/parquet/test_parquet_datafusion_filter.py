@@ -18,7 +18,7 @@ from pushdown_spark.expressions.parser import parse_predicate
 from pushdown_spark.expressions.scope import Scope
 from pushdown_spark.formats.parquet.datafusion_filter import datafusion_filter
 from pushdown_spark.formats.parquet.file_reader import ParquetQuery, open_parquet
-from pushdown_spark.formats.parquet.metrics import ParquetMetrics, UnitOutcome
+from pushdown_spark.formats.parquet.metrics import ParquetMetrics, ParquetOutcome
 from pushdown_spark.relations.stores.storage import LOCAL
 
 STRINGS = ["a", "ab", "a%c", "", None, "ü日本", "zzz" * 30]
@@ -111,8 +111,8 @@ def test_the_filter_of_datafusion_keeps_every_matching_row(files: list[Path]) ->
         for path in files:
             assert matching_rows(path, arrow_filter, counts) == expected, (text, path.name)
     assert bound > 120
-    assert counts.row_groups[UnitOutcome.BY_STATISTICS] > 50
-    assert counts.pages[UnitOutcome.BY_PAGE_INDEX] > 10
+    assert counts.row_groups[ParquetOutcome.BY_STATISTICS] > 50
+    assert counts.pages[ParquetOutcome.BY_PAGE_INDEX] > 10
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from pushdown_spark.expressions.types import LogicalType
 from pushdown_spark.formats.parquet.datafusion_address import FileAddress, check_store
 from pushdown_spark.formats.parquet.file_parts import ParquetInput
 from pushdown_spark.formats.parquet.file_reader import ParquetQuery, open_parquet
-from pushdown_spark.formats.parquet.metrics import ParquetMetrics, UnitOutcome
+from pushdown_spark.formats.parquet.metrics import ParquetMetrics, ParquetOutcome
 from pushdown_spark.relations.stores.azure_settings import AzureSettings, ServicePrincipal
 from pushdown_spark.relations.stores.google_settings import GoogleSettings
 from pushdown_spark.relations.stores.object_store import StoreSettings
@@ -66,7 +66,7 @@ def test_row_groups_of_objects_are_pruned(store: ObjectStore, content: bytes) ->
     path, storage = store.put(bucket, "t.parquet", content), store.storage(bucket)
     found, counts = _read(path, storage, NEEDLE, 0, len(content))
     assert found.to_pylist() == [{"id": 32_100, "text": "row 32100"}]
-    assert counts.row_groups[UnitOutcome.BY_STATISTICS] == ROWS // EACH - 1
+    assert counts.row_groups[ParquetOutcome.BY_STATISTICS] == ROWS // EACH - 1
     assert counts.bytes_read < len(content) // 2
 
 

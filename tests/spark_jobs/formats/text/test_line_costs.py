@@ -19,14 +19,14 @@ MEGABYTE = 1_000_000
 
 @dataclass(frozen=True)
 class TextCostCase:
-    """A query over lines: their bytes and values, the share that matches, and whether workers were faster."""
+    """A query over lines: their bytes and values, the fraction that matches, and whether workers were faster."""
 
     name: str
     format: SourceFormat
     megabytes: int
     line_bytes: int
     values: int
-    share: float
+    fraction: float
     parsed: float
     ours: bool
     hits: float = 0.0
@@ -52,9 +52,9 @@ def costs(spark: SparkSession, case: TextCostCase) -> TextCosts:
     sampled = LineSample(
         lines=1_000,
         line_bytes=case.line_bytes,
-        shares=(case.share,),
+        fractions=(case.fraction,),
         hits=(case.hits,),
-        filter_shares=(),
+        filter_fractions=(),
         inflation=1.0,
         key_positions=(),
         values=case.values,
@@ -70,4 +70,4 @@ def test_the_estimate_chooses_the_reader_that_was_faster(spark: SparkSession, ca
     estimated = costs(spark, case)
     expected = nullcontext() if case.ours else pytest.raises(UnsupportedError, match="would cost more than it saves")
     with expected:
-        estimated.check(estimated.workers(case.share, hits=case.hits), "a reason")
+        estimated.check(estimated.workers(case.fraction, hits=case.hits), "a reason")

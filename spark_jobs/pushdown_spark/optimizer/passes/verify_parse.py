@@ -11,7 +11,7 @@ from pushdown_spark.optimizer.query_context import QueryContext, QueryPlan
 from pushdown_spark.runtime.error_classification import typed_error
 
 
-def verify_reading(context: QueryContext, plan: QueryPlan) -> QueryPlan:
+def verify_parse(context: QueryContext, plan: QueryPlan) -> QueryPlan:
     """Return the plan with scans, without all predicates if Spark does not read the query as sqlglot does.
 
     This has Spark analyze the query. Raises typed errors for mistakes that Spark finds in it.
