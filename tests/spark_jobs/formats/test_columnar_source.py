@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StructType, TimestampType
 from spark_rows import sorted_rows
 
 from pushdown_spark.contract import OrcOptions
-from pushdown_spark.errors import BadSpecError
+from pushdown_spark.errors import BadSpecError, UnsafeInputError
 from pushdown_spark.formats.avro import data_source as avro
 from pushdown_spark.formats.orc import data_source as orc
 from pushdown_spark.runtime.spark_internals import AVRO_CLASS as SPARK_AVRO
@@ -150,3 +151,27 @@ def test_an_option_that_is_not_a_number_raises() -> None:
     source = orc.PushdownOrcSource({"path": "/data", "partial_reads": "-1"})
     with pytest.raises(BadSpecError, match="option partial_reads: '-1' is neither 'auto' nor a number"):
         source.reader(StructType([]))
+
+
+@pytest.fixture
+def zone(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Return the time zone of the process during the test."""
+    monkeypatch.setenv("TZ", request.param)
+    time.tzset()
+    yield request.param
+    monkeypatch.undo()
+    time.tzset()
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Africa/Abidjan"], indirect=True)
+def test_orc_timestamps_are_read_in_utc(zone: str) -> None:
+    orc.PushdownOrcSource({"path": "/data"}).check(StructType().add("t", TimestampType()))
+
+
+@pytest.mark.parametrize("zone", ["Asia/Kolkata", "Europe/London"], indirect=True)
+def test_orc_timestamps_need_a_zone_without_summer_time(zone: str) -> None:
+    """London is on GMT in winter."""
+    source = orc.PushdownOrcSource({"path": "/data"})
+    with pytest.raises(UnsafeInputError, match="only in UTC"):
+        source.check(StructType().add("t", TimestampType()))
+    source.check(StructType())
