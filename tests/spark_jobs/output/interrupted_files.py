@@ -56,6 +56,10 @@ class Interruption:
         self.step()
         super().delete_empty(directory)  # type: ignore[misc]
 
+    def delete_empty_tree(self, directory: str) -> None:
+        self.step()
+        super().delete_empty_tree(directory)  # type: ignore[misc]
+
     def make_directory(self, path: str) -> None:
         self.step()
         super().make_directory(path)  # type: ignore[misc]

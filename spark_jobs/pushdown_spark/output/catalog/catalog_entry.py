@@ -127,7 +127,7 @@ class CatalogEntry:
             (spec, location, decode_uri(location).removeprefix(f"{table.location}/"))
             for spec, location in self._locations(partitions)
         ]
-        own = PartitionNames(self._spark, table.schema).of(directory for _, _, directory in entries)
+        own = PartitionNames(self._spark, table.schema, is_declared=True).of(directory for _, _, directory in entries)
         locations = []
         for spec, location, directory in entries:
             has_values = list(partition_spec(directory).items()) == [(key, spec.get(key)) for key in table.partition_by]

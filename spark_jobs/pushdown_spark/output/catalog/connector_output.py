@@ -6,6 +6,7 @@ whether an earlier attempt has committed. There can be only one version of a run
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -126,17 +127,28 @@ class ConnectorOutput(Output):
             with temporary_settings(self._spark, self._table.settings(self._count)):
                 commit = self._write(exists)
         except (PySparkException, Py4JJavaError) as problem:
-            if self._table.exists():
-                if self._is_committed():
-                    # A later attempt of the run has committed in the meantime.
+            error = self._table.error(problem)
+            # A catalog that has failed may fail again. Then the first failure is the one to report.
+            with suppress(PySparkException, Py4JJavaError):
+                if self._is_written_by_others(exists):
                     return
-                if not exists:
-                    # Another program has created the table in the meantime.
-                    if not may_write_table(self._output.mode, self.name, exists=True):
-                        return
-                    raise self._change_error() from problem
-            raise self._table.error(problem) from problem
+            raise error from problem
         self._report(commit)
+
+    def _is_written_by_others(self, existed: bool) -> bool:
+        """Return whether a later attempt has committed, or mode `ignore` keeps the table of another program.
+
+        Raises a typed error if another program has created the table in the meantime.
+        """
+        if not self._table.exists():
+            return False
+        if self._is_committed():
+            return True
+        if existed:
+            return False
+        if may_write_table(self._output.mode, self.name, exists=True):
+            raise self._change_error()
+        return True
 
     def abort(self) -> None:
         """Release the staged rows. Spark deletes them."""

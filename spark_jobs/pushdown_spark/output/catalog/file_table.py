@@ -199,7 +199,10 @@ class FileTableTarget(FileTarget):
             raise _change_error(self._entry)
 
     def check_existing(self) -> bool:
-        """Return whether the catalog has the table. An empty directory in the place of a new table is deleted."""
+        """Return whether the catalog has the table. Empty directories in the place of a new table are deleted.
+
+        Raises BadSpecError if there are files in the place of a new table.
+        """
         exists = self._entry.definition() is not None
         if self._table is not None:
             if self.spec.mode is OutputMode.OVERWRITE:
@@ -207,13 +210,15 @@ class FileTableTarget(FileTarget):
         elif exists:
             if self.spec.mode not in (OutputMode.ERROR_IF_EXISTS, OutputMode.IGNORE):
                 raise _change_error(self._entry)
-        elif has_files(self._files, self._paths.output):
-            raise BadSpecError(
-                f"output_table: {self._paths.output} has files, but the catalog has no table {self._entry.name}; "
-                "delete the files, or create the table for them"
-            )
         elif self._files.exists(self._paths.output):
-            self._files.delete(self._paths.output)
+            if not has_files(self._files, self._paths.output):
+                # Another program may begin to write files, which a recursive deletion would delete.
+                self._files.delete_empty_tree(self._paths.output)
+            if self._files.exists(self._paths.output):
+                raise BadSpecError(
+                    f"output_table: {self._paths.output} has files, but the catalog has no table {self._entry.name}; "
+                    "delete the files, or create the table for them"
+                )
         return exists
 
     def existing_partition_columns(self) -> list[str] | None:
@@ -273,7 +278,7 @@ class FileTableTarget(FileTarget):
         if table is None or self.spec.mode is not OutputMode.OVERWRITE_PARTITIONS:
             return ()
         known = self._entry.partitions() if table.tracks_partitions else self._directories(table)
-        names = PartitionNames(self._spark, table.schema).of({*known, *partitions})
+        names = PartitionNames(self._spark, table.schema, is_declared=True).of({*known, *partitions})
         wanted = {names[partition] for partition in partitions}
         others = sorted(known.difference(partitions))
         emptied = [partition for partition in others if names[partition] in wanted]

@@ -126,7 +126,7 @@ class DirectoryTarget(FileTarget):
 
     def stored_rows(self, frame: DataFrame) -> DataFrame:
         """Return the rows as they are."""
-        self._names = PartitionNames(self._spark, frame.schema)
+        self._names = PartitionNames(self._spark, frame.schema, is_declared=False)
         return frame
 
     def check_partitions(self, partitions: Sequence[str]) -> None:

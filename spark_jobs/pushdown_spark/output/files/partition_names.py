@@ -39,10 +39,14 @@ _MORE_DIGITS = 10
 
 
 class PartitionNames:
-    """Spark's names of partitions, by the names and types of the partition columns."""
+    """Spark's names of partitions, by the names and types of the partition columns.
 
-    def __init__(self, spark: SparkSession, schema: t.StructType) -> None:
+    `is_declared` is whether a table declares the types. Otherwise Spark infers them from the directories.
+    """
+
+    def __init__(self, spark: SparkSession, schema: t.StructType, *, is_declared: bool) -> None:
         self._spark = spark
+        self._is_declared = is_declared
         self._key = session_name_rule(spark).key
         self._fields = {self._key(field.name): field for field in schema.fields}
 
@@ -66,9 +70,24 @@ class PartitionNames:
                 foreign.setdefault(field.dataType, []).append((name, field.name, value))
         for kind, rows in foreign.items():
             frame = self._spark.createDataFrame(rows, "name string, key string, value string")
-            value_or_text = f.coalesce(_value_text(f.col("value"), kind), "value")
+            value_or_text = f.coalesce(self._value_text(f.col("value"), kind), "value")
             own.update(frame.select("name", f.concat("key", f.lit("="), value_or_text)).collect())
         return own
+
+    def _value_text(self, value: Column, kind: t.DataType) -> Column:
+        """Return the string that Spark writes for the value of another program's string, or NULL if there is none.
+
+        A number that Spark would round is not the same number. A time of a day is not the same date, unless a table
+        declares a date: Spark would infer timestamps.
+        """
+        own = value.try_cast(kind)
+        if isinstance(kind, t.IntegralType | t.DecimalType):
+            scale = kind.scale if isinstance(kind, t.DecimalType) else 0
+            number = value.try_cast(t.DecimalType(38, min(38, scale + _MORE_DIGITS)))
+            own = f.when(number.try_cast(kind) == number, number.try_cast(kind))
+        elif isinstance(kind, t.DateType) and not self._is_declared:
+            own = f.when(value.try_cast(t.TimestampType()) == own.cast(t.TimestampType()), own)
+        return own.cast("string")
 
 
 def unescaped_names(partition: str) -> tuple[str, ...]:
@@ -89,16 +108,3 @@ def _padded(value: str, field: t.StructField) -> str:
 def _is_own_value(value: str, kind: t.DataType) -> bool:
     matches = (pattern.fullmatch(value) for known, pattern in _OWN_VALUES.items() if isinstance(kind, known))
     return value == NULL_PARTITION or any(matches)
-
-
-def _value_text(value: Column, kind: t.DataType) -> Column:
-    """Return the string that Spark writes for the value of another program's string, or NULL if there is none.
-
-    A number that Spark would round is not the same number.
-    """
-    own = value.try_cast(kind)
-    if isinstance(kind, t.IntegralType | t.DecimalType):
-        scale = kind.scale if isinstance(kind, t.DecimalType) else 0
-        number = value.try_cast(t.DecimalType(38, min(38, scale + _MORE_DIGITS)))
-        own = f.when(number.try_cast(kind) == number, number.try_cast(kind))
-    return own.cast("string")

@@ -35,7 +35,7 @@ class Files(Protocol):
         """Return whether a file or directory exists."""
 
     def files(self, directory: str) -> Iterator[FileEntry]:
-        """Yield all files below a directory, at any depth."""
+        """Yield all files below a directory, at any depth, except those that other processes delete in the meantime."""
 
     def names(self, directory: str) -> list[str]:
         """Return the names of the entries of a directory, or none if it does not exist."""
@@ -51,6 +51,12 @@ class Files(Protocol):
 
     def delete_empty(self, directory: str) -> None:
         """Delete a directory if it is empty."""
+
+    def delete_empty_tree(self, directory: str) -> None:
+        """Delete the directories of a tree that have no files, the innermost first.
+
+        Directories that get files in the meantime stay.
+        """
 
     def make_directory(self, path: str) -> None:
         """Create a directory and its parents."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -65,24 +65,42 @@ class HadoopFiles:
         return int(self._system(path).getFileStatus(self._path(path)).getLen())
 
     def files(self, directory: str) -> Iterator[FileEntry]:
-        """Yield all files below a directory, at any depth."""
-        statuses = self._system(directory).listFiles(self._path(directory), True)
-        while statuses.hasNext():
-            status = statuses.next()
-            yield FileEntry(str(status.getPath().toString()), int(status.getLen()))
+        """Yield all files below a directory, at any depth, except those that other processes delete in the meantime."""
+        found = set()
+        try:
+            # Object stores list all files at once.
+            statuses = self._system(directory).listFiles(self._path(directory), True)
+            while statuses.hasNext():
+                entry = _file_entry(statuses.next())
+                found.add(entry.path)
+                yield entry
+        except Py4JJavaError:
+            # This listing fails if one of the directories is deleted. The other directories can still be listed.
+            yield from (entry for entry in self._walk(directory) if entry.path not in found)
+
+    def _walk(self, directory: str) -> Iterator[FileEntry]:
+        """Yield all files below a directory with one listing for each directory."""
+        for status in self._list(directory):
+            if status.isDirectory():
+                yield from self._walk(str(status.getPath().toString()))
+            else:
+                yield _file_entry(status)
 
     def names(self, directory: str) -> list[str]:
         """Return the names of the entries of a directory, or none if it does not exist."""
+        return [str(status.getPath().getName()) for status in self._list(directory)]
+
+    def _list(self, directory: str) -> Iterable[JavaObject]:
+        """Return the entries of a directory, or none if it does not exist."""
         if not self.exists(directory):
-            return []
+            return ()
         try:
-            statuses = self._system(directory).listStatus(self._path(directory))
+            return tuple(self._system(directory).listStatus(self._path(directory)))
         except Py4JJavaError:
             # Another process may delete an empty directory at any time.
             if self.exists(directory):
                 raise
-            return []
-        return [str(status.getPath().getName()) for status in statuses]
+            return ()
 
     def glob(self, directory: str, pattern: str) -> list[str]:
         """Return the paths that match a glob pattern relative to a directory."""
@@ -128,6 +146,13 @@ class HadoopFiles:
         # File systems raise different exceptions for a directory that is not empty.
         with suppress(Py4JJavaError):
             self._system(directory).delete(self._path(directory), False)
+
+    def delete_empty_tree(self, directory: str) -> None:
+        """Delete the directories of a tree that have no files, the innermost first."""
+        for status in self._list(directory):
+            if status.isDirectory():
+                self.delete_empty_tree(str(status.getPath().toString()))
+        self.delete_empty(directory)
 
     def create(self, path: str, text: str) -> bool:
         """Create a file with this content. Return False if another process has created it first."""
@@ -202,6 +227,10 @@ class HadoopFiles:
 
     def _java_class(self, name: str) -> JavaClass:
         return java_class(self._spark, name)
+
+
+def _file_entry(status: JavaObject) -> FileEntry:
+    return FileEntry(str(status.getPath().toString()), int(status.getLen()))
 
 
 def _write(stream: JavaObject, text: str) -> None:

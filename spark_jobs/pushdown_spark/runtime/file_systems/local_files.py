@@ -45,7 +45,7 @@ class LocalFiles:
 
     def files(self, directory: str) -> Iterator[FileEntry]:
         """Yield all files below a directory, at any depth, except those that other processes delete in the meantime."""
-        for folder, _, names in os.walk(_local(directory)):
+        for folder, _, names in os.walk(_local(directory), onerror=_raise_unless_missing):
             for name in filter(_is_not_checksum, names):
                 try:
                     status = Path(folder, name).lstat()
@@ -92,6 +92,12 @@ class LocalFiles:
         """Delete a directory if it is empty."""
         with suppress(OSError):
             _local(directory).rmdir()
+
+    def delete_empty_tree(self, directory: str) -> None:
+        """Delete the directories of a tree that have no files, the innermost first."""
+        for folder, _, _ in os.walk(_local(directory), topdown=False):
+            with suppress(OSError):
+                Path(folder).rmdir()
 
     def make_directory(self, path: str) -> None:
         """Create a directory and its parents."""
@@ -158,6 +164,11 @@ def _deleted_on_failure(file: Path) -> Iterator[None]:
         with suppress(OSError):
             file.unlink()
         raise
+
+
+def _raise_unless_missing(problem: OSError) -> None:
+    if not isinstance(problem, FileNotFoundError | NotADirectoryError):
+        raise problem
 
 
 def _local(path: str) -> Path:

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from interrupted_files import InterruptedFiles
 from pyspark.sql import DataFrame, SparkSession
 from session_settings import session_settings
 
@@ -26,6 +27,7 @@ from pushdown_spark.errors import (
     UnwritableValueError,
 )
 from pushdown_spark.output.catalog.catalog_targets import open_catalog_output
+from pushdown_spark.output.catalog.file_table import FileTableTarget
 from pushdown_spark.output.files.writer import FileOutput
 from pushdown_spark.runtime.error_classification import classify
 
@@ -54,6 +56,7 @@ FOREIGN_NAMES = [
     ("STRING", "a%20b", "'a b'"),
     ("INT", "01", "1"),
     ("DATE", "2026-1-1", "DATE'2026-01-01'"),
+    ("DATE", "2026-01-01 05%3A00%3A00", "DATE'2026-01-01'"),
     ("DECIMAL(9,2)", "1.5", "1.50"),
     ("DOUBLE", "1", "1"),
     ("BOOLEAN", "TRUE", "true"),
@@ -260,6 +263,26 @@ def test_tables_that_cannot_be_replaced_are_refused(spark: SparkSession, tmp_pat
     (tmp_path / "db" / "left" / "part-0.parquet").touch()
     with pytest.raises(BadSpecError, match=r"has files, but the catalog has no table targets.left"):
         output_of(spark, table=f"{DATABASE}.left").prepare()
+
+
+@pytest.mark.parametrize("name", ["p=1/part-0.json", "p=1/.part-0.json.crc"])
+def test_a_file_that_appears_in_an_empty_directory_is_kept(spark: SparkSession, tmp_path: Path, name: str) -> None:
+    """Another program begins to fill the directory after the run has found no files in it."""
+    directory = tmp_path / "db" / "t"
+    (directory / "p=0").mkdir(parents=True)
+    (directory / "p=1").mkdir()
+    target = output_of(spark)._target
+    assert isinstance(target, FileTableTarget)
+    target._files = InterruptedFiles(1, lambda _left: (directory / name).touch())
+    with pytest.raises(BadSpecError, match=r"has files, but the catalog has no table targets.t"):
+        target.check_existing()
+    assert [path for path in directory.rglob("*") if path.is_file()] == [directory / name]
+
+
+def test_empty_directories_in_the_place_of_a_new_table_are_deleted(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "db" / "t" / "p=0" / "q=0").mkdir(parents=True)
+    write(output_of(spark), spark.sql("SELECT 1 AS id"))
+    assert [row["id"] for row in spark.table(TABLE).collect()] == [1]
 
 
 def test_an_append_does_not_bring_back_old_files(spark: SparkSession, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from pushdown_spark.local_paths import local_path
 from pushdown_spark.runtime.file_systems.hadoop_files import HadoopFiles, open_files
+from pushdown_spark.runtime.file_systems.local_files import LocalFiles
 
 
 @pytest.fixture
@@ -84,3 +86,68 @@ def test_paths_split_into_parent_and_name(files: HadoopFiles) -> None:
 
 def test_a_qualified_path_leads_to_the_local_path(files: HadoopFiles, tmp_path: Path) -> None:
     assert local_path(files.qualify(str(tmp_path / "a b%20"))) == str(tmp_path / "a b%20")
+
+
+@pytest.mark.parametrize("store", ["local", "hadoop"])
+@pytest.mark.parametrize("deleted", ["other", "all", "before"])
+def test_a_listing_continues_after_a_directory_that_another_process_deletes(
+    files: HadoopFiles, tmp_path: Path, store: str, deleted: str
+) -> None:
+    root = tmp_path / "tree"
+    paths = [root / f"a{number}" / "b" / "file" for number in range(4)]
+    for path in paths:
+        path.parent.mkdir(parents=True)
+        path.write_text("text", encoding="utf-8")
+    if deleted == "before":
+        shutil.rmtree(root)
+    listing = (LocalFiles() if store == "local" else files).files(f"file:{root}")
+    found = [] if deleted == "before" else [next(listing).path]
+    others = [path for path in paths if found != [f"file:{path}"]]
+    if deleted == "other":
+        shutil.rmtree(others.pop().parents[1])
+        found += [f"file:{path}" for path in others]
+    elif deleted == "all":
+        shutil.rmtree(root)
+    assert sorted(found) == sorted([*found[:1], *(entry.path for entry in listing)])
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("deleted", ["other", "all", "before"])
+def test_a_listing_of_hdfs_continues_after_a_directory_that_another_process_deletes(
+    spark: SparkSession, tmp_path: Path, deleted: str
+) -> None:
+    with run_server(tmp_path) as root:
+        files = open_files(spark, f"{root}/tree")
+        for number in range(4):
+            files.write_text(f"{root}/tree/a{number}/file", "text")
+        if deleted == "before":
+            files.delete(f"{root}/tree")
+        listing = files.files(f"{root}/tree")
+        found = [] if deleted == "before" else [next(listing).path]
+        others = [name for name in files.names(f"{root}/tree") if f"{root}/tree/{name}/file" not in found]
+        if deleted == "other":
+            files.delete(f"{root}/tree/{others.pop()}")
+        elif deleted == "all":
+            files.delete(f"{root}/tree")
+        rest = [entry.path for entry in listing]
+        assert rest == ([f"{root}/tree/{name}/file" for name in others] if deleted == "other" else [])
+
+
+@pytest.mark.parametrize("store", ["local", "hadoop"])
+def test_an_empty_tree_is_deleted_up_to_directories_with_files_and_links(
+    files: HadoopFiles, tmp_path: Path, store: str
+) -> None:
+    for name in ("tree/a/b", "tree/c/d", "elsewhere/empty"):
+        (tmp_path / name).mkdir(parents=True)
+    any_files = LocalFiles() if store == "local" else files
+    (tmp_path / "tree" / "c" / "file").touch()
+    any_files.delete_empty_tree(f"file:{tmp_path}/tree")
+    assert [path.name for path in sorted((tmp_path / "tree").rglob("*"))] == ["c", "file"]
+    (tmp_path / "tree" / "c" / "file").unlink()
+    if store == "local":
+        (tmp_path / "tree" / "link").symlink_to(tmp_path / "elsewhere")
+        any_files.delete_empty_tree(f"file:{tmp_path}/tree")
+        assert (tmp_path / "elsewhere" / "empty").is_dir()
+        (tmp_path / "tree" / "link").unlink()
+    any_files.delete_empty_tree(f"file:{tmp_path}/tree")
+    assert not (tmp_path / "tree").exists()
