@@ -13,7 +13,7 @@ from pushdown_spark.expressions.names import NameRule
 from pushdown_spark.expressions.types import DECLARED_TYPE
 from pushdown_spark.projection.path_tree import ProjectionNode, ProjectionTree
 from pushdown_spark.projection.paths import quote_name, sql_type
-from pushdown_spark.projection.schema_merge import FileSchema, MergeRules
+from pushdown_spark.projection.schema_merge import FileSchema, MergeRules, two_spellings_error
 from pushdown_spark.projection.type_widening import coerced_type, lossless_type
 
 _PLACEHOLDER = t.StructType([t.StructField("_unread", t.StringType())])
@@ -99,7 +99,12 @@ class _ReadTypes:
     def struct(self, file: t.StructType, table: t.StructType, path: str) -> t.StructType:
         """Return the schema to read a file or struct with, without the fields that become nulls."""
         key = self.rules.name_rule.key
-        file_fields = {key(field.name): field for field in file.fields}
+        names = {key(field.name) for field in table.fields}
+        file_fields: dict[str, t.StructField] = {}
+        for field in file.fields:
+            first = file_fields.setdefault(key(field.name), field)
+            if first is not field and key(field.name) in names:
+                raise two_spellings_error(self.file, path, first.name, field.name)
         fields = []
         for field in table.fields:
             file_field = file_fields.get(key(field.name))

@@ -53,7 +53,7 @@ def merge_schemas(files: Sequence[FileSchema], rules: MergeRules) -> t.StructTyp
 
     Columns have the order of the schema with the most columns, followed by the others in the order of the next schema.
     Raises SchemaConflictError, which names both files and types, with `error`, and with `widen` if Spark has no
-    coercion either.
+    coercion either. Also raises it for a file with two columns of one name.
     """
     return _merge_structs(_distinct(_FoundType(file.schema, 1, file.file) for file in files), "", rules)
 
@@ -67,21 +67,37 @@ def _merge_structs(types: Sequence[_FoundType], path: str, rules: MergeRules) ->
     members: dict[str, list[_FoundType]] = {}
     first_fields: dict[str, t.StructField] = {}
     for found in ordered:
+        own_names: dict[str, str] = {}
         for member in _fields(found):
             key = rules.name_rule.key(member.name)
+            if (other := own_names.setdefault(key, member.name)) is not member.name:
+                raise two_spellings_error(found.example, path, other, member.name)
             members.setdefault(key, []).append(_FoundType(member.dataType, found.files, found.example))
             first_fields.setdefault(key, member)
     return t.StructType(
         [
             t.StructField(
                 field.name,
-                _merge_types(members[key], f"{path}.{field.name}" if path else field.name, rules),
+                _merge_types(members[key], _member_path(path, field.name), rules),
                 True,
                 field.metadata,
             )
             for key, field in first_fields.items()
         ]
     )
+
+
+def two_spellings_error(file: str, path: str, first: str, second: str) -> SchemaConflictError:
+    """Return the error for two columns of a file, or members of its struct `path`, with one name."""
+    names = f"{_member_path(path, first)} and {_member_path(path, second)}"
+    return SchemaConflictError(
+        f"{file} has {names}, whose names differ only in case; set spark.sql.caseSensitive=true, or declare a schema "
+        "without them"
+    )
+
+
+def _member_path(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name
 
 
 def _fields(found: _FoundType) -> Sequence[t.StructField]:

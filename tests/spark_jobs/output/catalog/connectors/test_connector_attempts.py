@@ -96,6 +96,23 @@ def test_a_table_that_another_program_changes_during_the_run_is_not_written(
     assert not spark.catalog.tableExists(table) if change == "dropped" else len(stored_rows(spark, table)) == len(OLD)
 
 
+def test_a_second_failure_of_the_catalog_does_not_hide_the_first(
+    spark: SparkSession, table: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    output = output_of(spark, table, OutputMode.APPEND)
+    assert output.prepare()
+    output.stage(spark.createDataFrame(NEW, "id int, day string, x string"))
+    output.check()
+
+    def fail(*_: object) -> None:
+        monkeypatch.setattr(output._table, "exists", lambda: spark.sql("SELECT second").first())
+        spark.sql("SELECT first")
+
+    monkeypatch.setattr(output, "_write", fail)
+    with pytest.raises(PushdownError, match="first"):
+        output.commit()
+
+
 @pytest.mark.parametrize("mode", CREATING)
 def test_a_table_that_another_program_creates_at_the_commit_keeps_its_rows(
     spark: SparkSession, table: str, mode: OutputMode, monkeypatch: pytest.MonkeyPatch
