@@ -258,5 +258,5 @@ def test_aligned_columns_convert_values(
 @pytest.mark.parametrize("rules", [ERROR, WIDEN, NULL])
 @pytest.mark.parametrize("kind", ["int", "string"])
 def test_two_spellings_in_one_file_raise(spark: SparkSession, rules: MergeRules, kind: str) -> None:
-    with pytest.raises(SchemaConflictError, match="/1 has s.a and s.A, whose names differ only in case"):
+    with pytest.raises(SchemaConflictError, match=r"/1 has s\.a and s\.A, whose names differ only in case"):
         merge_schemas(files("id int", f"s struct<a: int, A: {kind}>"), rules)
