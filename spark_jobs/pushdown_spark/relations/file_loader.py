@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
@@ -13,7 +14,7 @@ from pyspark.sql.types import StructType
 from pushdown_spark.contract import ErrorCode
 from pushdown_spark.expressions.session_settings import session_name_rule
 from pushdown_spark.relations.declaration import Source
-from pushdown_spark.relations.schemas.parquet_schema import footer_schema
+from pushdown_spark.relations.schemas.parquet_schema import FooterSchema, footer_schema
 from pushdown_spark.runtime.error_classification import typed_error
 from pushdown_spark.runtime.jvm_gateway import scala_object
 from pushdown_spark.runtime.spark_internals import set_schema, spark_format
@@ -42,8 +43,8 @@ class FileLoader:
                 reader = reader.schema(schema)
             elif source.schema is not None:
                 reader = reader.schema(source.schema)
-            elif (known := footer_schema(self.spark, source)) is not None:
-                set_schema(reader, known)
+            elif self._footer is not None:
+                set_schema(reader, self._footer.schema)
         except (AnalysisException, ParseException) as problem:
             raise typed_error(problem, about=source.parameter("schema"), text_error=ErrorCode.BAD_SCHEMA) from problem
         try:
@@ -55,13 +56,20 @@ class FileLoader:
     def infer_schema(self, paths: Sequence[str]) -> StructType:
         """Return the schema that Spark infers for some files."""
         options = {key: value for key, value in self.source.options.items() if key != "basepath"}
-        known = footer_schema(self.spark, replace(self.source, paths=tuple(paths), options=options))
+        known = self._footer
+        if known is None or list(paths) != [known.path]:
+            known = footer_schema(self.spark, replace(self.source, paths=tuple(paths), options=options))
         if known is not None:
             # Loading the file would raise the same error.
             utils = scala_object(self.spark, "org.apache.spark.sql.util.SchemaUtils")
-            utils.checkSchemaColumnNameDuplication(known, session_name_rule(self.spark).case_sensitive)
-            return StructType.fromJson(json.loads(str(known.asNullable().json())))
+            utils.checkSchemaColumnNameDuplication(known.schema, session_name_rule(self.spark).case_sensitive)
+            return StructType.fromJson(json.loads(str(known.schema.asNullable().json())))
         return self._reader(options).load(list(paths)).schema
+
+    @cached_property
+    def _footer(self) -> FooterSchema | None:
+        """The Parquet footer from which Spark would infer the schema of the source. It is read once."""
+        return footer_schema(self.spark, self.source)
 
     def _reader(self, options: Mapping[str, str]) -> DataFrameReader:
         return self.spark.read.format(spark_format(self.source.format.value)).options(**options)

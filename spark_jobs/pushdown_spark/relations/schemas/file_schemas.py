@@ -68,6 +68,9 @@ def _footer_schemas(
 ) -> tuple[FileSchema, ...]:
     """Return the schemas of files that contain their schema. For a string, Spark infers it once for all equal ones."""
     results = map_files(partial(_read_or_error, read), files)
+    # Spark infers the schema of a table from the first file, so the loader has its schema already.
+    pairs = sorted(zip(files, results, strict=True), key=lambda pair: pair[0].path, reverse=True)
+    first_files = {result: file for file, result in pairs if isinstance(result, str)}
     by_footer: dict[str, t.StructType] = {}
     schemas: list[FileSchema] = []
     for file, result in zip(files, results, strict=True):
@@ -75,7 +78,7 @@ def _footer_schemas(
             schema = _infer_by_spark(file, infer_schema, result)
         elif isinstance(result, str):
             if result not in by_footer:
-                by_footer[result] = _infer_by_spark(file, infer_schema)
+                by_footer[result] = _infer_by_spark(first_files[result], infer_schema)
             schema = by_footer[result]
         else:
             # Equal schemas become one object: schemas are merged once for each object.

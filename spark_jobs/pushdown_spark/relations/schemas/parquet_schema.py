@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 
 from py4j.java_gateway import JavaObject
 from py4j.protocol import Py4JError
@@ -22,8 +23,16 @@ _MAX_OBJECTS = 100
 """Maximum number of objects in a store. For more, Spark's own inference is as fast."""
 
 
-def footer_schema(spark: SparkSession, source: Source) -> JavaObject | None:
-    """Return the schema (Spark's `StructType`) that Spark would infer, or None if one footer is not enough to know it.
+@dataclass(frozen=True)
+class FooterSchema:
+    """The schema (Spark's `StructType`) in the footer of a file. Hadoop prints its path as `path`."""
+
+    path: str
+    schema: JavaObject
+
+
+def footer_schema(spark: SparkSession, source: Source) -> FooterSchema | None:
+    """Return the schema that Spark would infer, or None if one footer is not enough to know it.
 
     Spark's own code (`ParquetFileFormat`) reads the footer. If it fails, Spark infers the schema and raises the error.
     """
@@ -40,7 +49,8 @@ def footer_schema(spark: SparkSession, source: Source) -> JavaObject | None:
             return None
         parquet = scala_object(spark, "org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat")
         footers = parquet.readParquetFootersInParallel(hadoop, scala_seq(spark, [file]), False, False)
-        return next(elements(parquet.readSchema(footers, java_session(spark))), None)
+        schema = next(elements(parquet.readSchema(footers, java_session(spark))), None)
+        return None if schema is None else FooterSchema(str(file.getPath().toString()), schema)
     except (Py4JError, OSError):
         return None
 

@@ -15,7 +15,10 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
+from pushdown_spark.contract import SourceSpec
 from pushdown_spark.errors import PushdownError
+from pushdown_spark.relations.declaration import Source
+from pushdown_spark.relations.file_loader import FileLoader
 from pushdown_spark.session import PushdownSession
 
 ALL_KINDS = """
@@ -170,3 +173,14 @@ def test_a_file_with_two_columns_of_one_name_fails_before_the_run(
     session.add_source("t", path=str(tmp_path), format="parquet", reader=reader)
     with pytest.raises(AnalysisException, match="COLUMN_ALREADY_EXISTS"):
         session.scan("t", where="a >= 2")
+
+
+def test_the_footer_of_the_table_is_not_read_again(spark: SparkSession, tmp_path: Path) -> None:
+    spark.range(3).repartition(2).write.parquet(str(tmp_path / "t"))
+    loader = FileLoader(spark, Source.of("t", SourceSpec(format="parquet", path=(str(tmp_path / "t"),))))
+    schema = loader.load().schema
+    first, second = sorted((tmp_path / "t").glob("*.parquet"))
+    shutil.rmtree(tmp_path / "t")
+    assert loader.infer_schema([f"file:{first}"]) == schema
+    with pytest.raises(AnalysisException, match="PATH_NOT_FOUND"):
+        loader.infer_schema([f"file:{second}"])
