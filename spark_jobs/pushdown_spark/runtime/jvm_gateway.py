@@ -105,6 +105,8 @@ def java_string(spark: SparkSession, value: JavaObject) -> str:
     The JVM sends more than 8 KiB in two writes. The second waits 40 ms for an acknowledgment (py4j issue 516).
     """
     text = java_class(spark, "java.lang.StringBuilder")().append(value)
+    if text.length() <= _CHUNK_CHARACTERS:
+        return str(text.toString())
     chunks, start = [], 0
     left = int(text.codePointCount(0, text.length()))
     while left:
