@@ -27,6 +27,7 @@ from pushdown_spark.contract.sources import FileFields, ReaderFields, RemoteFiel
 from pushdown_spark.errors import BadSpecError
 from pushdown_spark.expressions.parser import shorten_lists
 from pushdown_spark.expressions.predicate import Predicate
+from pushdown_spark.expressions.session_settings import shared_settings
 from pushdown_spark.relations.base_relation import Relation
 from pushdown_spark.relations.declaration import AnySource, DatabaseSource, Source, unknown_source
 from pushdown_spark.relations.open import RelationCache
@@ -133,7 +134,7 @@ class PushdownSession:
 
     def query(self, query: QuerySpec) -> PushdownResult:
         """Return the rows of a query of a job spec."""
-        with _paused_garbage_collector():
+        with _paused_garbage_collector(), shared_settings():
             if query.sql is not None:
                 return self._sql_planner().plan(query.sql, query.joins)
             _check_interval(self._spark, query)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from contextvars import ContextVar
 from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
@@ -40,17 +41,34 @@ _OF_PREDICATES = (
     ),
 )
 """Settings that change the meaning of a predicate."""
+_shared: ContextVar[dict[tuple[SparkSession, str, str], str] | None] = ContextVar("shared_settings", default=None)
 _HIDDEN = re.compile(r"\bIDENTIFIER\s*\(|\$\{", re.IGNORECASE)
 
 
 def setting(spark: SparkSession, key: str, default: str) -> str:
     """Return a session setting without surrounding blanks, or the default."""
-    return (spark.conf.get(key, default) or default).strip()
+    known = _shared.get()
+    if known is not None and (spark, key, default) in known:
+        return known[spark, key, default]
+    value = (spark.conf.get(key, default) or default).strip()
+    if known is not None:
+        known[spark, key, default] = value
+    return value
 
 
 def is_enabled(spark: SparkSession, key: str, *, default: bool = False) -> bool:
     """Return whether a boolean setting is on. Like Spark, ignore its case and surrounding blanks."""
     return setting(spark, key, str(default)).lower() == "true"
+
+
+@contextmanager
+def shared_settings() -> Iterator[None]:
+    """Ask the JVM for each session setting once within a block. Only `temporary_settings` may change them there."""
+    token = _shared.set({})
+    try:
+        yield
+    finally:
+        _shared.reset(token)
 
 
 @contextmanager
@@ -60,7 +78,8 @@ def temporary_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iter
     try:
         for key, value in settings.items():
             spark.conf.set(key, value)
-        yield
+        with shared_settings() if _shared.get() is not None else nullcontext():
+            yield
     finally:
         for key, value_before in before.items():
             if value_before is None:
