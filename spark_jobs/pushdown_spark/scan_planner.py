@@ -61,7 +61,7 @@ class PlannedScan:
 
     def analysis_frame(self) -> DataFrame:
         """Return Spark's own lazy DataFrame over the source, for Spark to analyze a query that does not run."""
-        return self.spark_scan("Spark only analyzes the query").frame()
+        return self.spark_scan("Spark only analyzes the query").analysis_frame()
 
 
 def plan_scan(spark: SparkSession, relation: Relation, request: ScanRequest) -> PlannedScan:

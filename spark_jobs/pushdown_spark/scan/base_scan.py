@@ -44,6 +44,10 @@ class Scan(ABC):
     def frame(self) -> DataFrame:
         """Return a lazy DataFrame of all rows that may satisfy the predicate, with at least the requested columns."""
 
+    def analysis_frame(self) -> DataFrame:
+        """Return a lazy DataFrame with the columns of the scan, for Spark to analyze a query that does not run."""
+        return self.frame()
+
     @abstractmethod
     def report(self) -> SourceReport:
         """Return the plan and, after an action over the DataFrame, the counts of the run."""

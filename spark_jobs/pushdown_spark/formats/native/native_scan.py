@@ -121,6 +121,10 @@ class NativeScan(Scan):
             hidden += self._filtered_columns(names)
         return hide_from_filters(frame, set(hidden)) if hidden else frame
 
+    def analysis_frame(self) -> DataFrame:
+        """Return Spark's DataFrame with all columns visible, because an analysis pushes no filters."""
+        return self._frame()
+
     def _filtered_columns(self, names: Sequence[str]) -> Sequence[str]:
         """Return the columns on which Spark may derive filters: those of the predicate, or all for a whole query.
 
