@@ -43,9 +43,13 @@ class MovePlanner:
         for entry in staged:
             self.files.rename(entry.path, f"{entry.path.rpartition('/')[0]}/{self._name_in_output(entry)}")
 
-    def replace_output(self) -> Iterator[Move]:
-        """Yield the moves that replace the output with the directory of all staged rows."""
-        if self.files.exists(self.paths.output):
+    def replace_output(self, *, exists: bool) -> Iterator[Move]:
+        """Yield the moves that replace the output with the directory of all staged rows.
+
+        `exists` is whether the run has found an output that it may replace. Otherwise another program has created what
+        is there, and the move of the staged rows fails.
+        """
+        if exists and self.files.exists(self.paths.output):
             yield Move(hidden="whole", output=self.paths.output, is_inward=False)
         yield Move(hidden="", output=self.paths.output, is_inward=True)
 

@@ -182,7 +182,7 @@ class FileOutput(Output):
                 summary = self._summarize(staged, partitions)
                 names = tuple(self.paths.below_rows(entry.path) for entry in staged)
                 self._target.record_commit(names, self.staged_rows, summary, is_complete=False)
-                self._log.commit(self._journal(staged, partitions, emptied))
+                self._log.commit(self._journal(staged, partitions, emptied, exists=exists))
                 self.summary = summary
                 self._target.record_commit(names, self.staged_rows, summary, is_complete=True)
         self.abort()
@@ -289,14 +289,16 @@ class FileOutput(Output):
                 f"not by {', '.join(columns) or 'no column'}; use another directory or mode overwrite"
             )
 
-    def _journal(self, staged: list[FileEntry], partitions: list[str], emptied: Sequence[str]) -> Journal:
-        """Return the moves that put the staged rows into the output, by its mode."""
+    def _journal(
+        self, staged: list[FileEntry], partitions: list[str], emptied: Sequence[str], *, exists: bool
+    ) -> Journal:
+        """Return the moves that put the staged rows into the output, by its mode and by whether it exists."""
         change = self._target.catalog_change(partitions, emptied, self.staged_rows)
         planner, is_append = MovePlanner(self._files, self.paths), self._mode is OutputMode.APPEND
         if not (self._keeps_partitions and self._files.exists(self.paths.output)):
             if is_append:
                 planner.rename_staged(staged)
-            moves = planner.replace_output()
+            moves = planner.replace_output(exists=exists)
         elif is_append:
             self._check_spelling(partitions)
             moves = planner.add_files(staged, len(self._spec.partition_by))

@@ -25,6 +25,7 @@ from pushdown_spark.errors import (
     UnknownColumnError,
     UnwritableValueError,
 )
+from pushdown_spark.output.files.commit_log import CommitLog
 from pushdown_spark.output.files.writer import FileOutput, open_output
 from pushdown_spark.runtime.error_classification import classify
 
@@ -526,6 +527,29 @@ def mount() -> Iterator[Mount]:
 
 def remount(disk: Path, options: str) -> None:
     subprocess.run(["mount", "-o", f"remount,{options}", disk], check=True)
+
+
+@pytest.mark.parametrize("mode", [OutputMode.ERROR_IF_EXISTS, OutputMode.IGNORE])
+def test_an_output_that_another_program_creates_during_the_commit_is_kept(
+    spark: SparkSession,
+    target: Path,
+    writer: Callable[..., FileOutput],
+    frame: Frame,
+    monkeypatch: pytest.MonkeyPatch,
+    mode: OutputMode,
+) -> None:
+    commits_of_others = CommitLog.commits_of_others
+
+    def create_output(log: CommitLog) -> dict[str, str]:
+        target.mkdir()
+        (target / "theirs.json").write_text('{"id": 7}')
+        return commits_of_others(log)
+
+    monkeypatch.setattr(CommitLog, "commits_of_others", create_output)
+    with pytest.raises(FileExistsError, match="the target already exists"):
+        write(writer(mode), frame(1))
+    assert ids(spark, target) == [7]
+    assert siblings(target) == [target.name]
 
 
 @pytest.mark.parametrize("mode", FILE_MODES)
