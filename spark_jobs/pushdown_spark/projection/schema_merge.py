@@ -70,8 +70,9 @@ def _merge_structs(types: Sequence[_FoundType], path: str, rules: MergeRules) ->
         own_names: dict[str, str] = {}
         for member in _fields(found):
             key = rules.name_rule.key(member.name)
-            if (other := own_names.setdefault(key, member.name)) is not member.name:
-                raise two_spellings_error(found.example, path, other, member.name)
+            first_name = own_names.setdefault(key, member.name)
+            if first_name != member.name:
+                raise two_spellings_error(found.example, path, first_name, member.name)
             members.setdefault(key, []).append(_FoundType(member.dataType, found.files, found.example))
             first_fields.setdefault(key, member)
     return t.StructType(
