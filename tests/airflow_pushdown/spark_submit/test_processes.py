@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -82,6 +81,7 @@ def start(code: str, **environment: str) -> JobProcess:
 @pytest.fixture
 def stubborn() -> Iterator[JobProcess]:
     job = start(STUBBORN)
+    wait_for("the children", lambda: len(session_members(job.session)) == 3, 30)
     yield job
     job.kill()
     job.wait()
@@ -168,8 +168,7 @@ def test_a_kill_works_while_another_thread_reads_the_output(stubborn: JobProcess
     seen: list[str] = []
     reader = threading.Thread(target=lambda: seen.extend(stubborn.lines()))
     reader.start()
-    while not seen and reader.is_alive() and len(session_members(stubborn.session)) < 3:
-        time.sleep(0.01)
+    wait_for("the first line", lambda: bool(seen), 30)
     stubborn.kill()
     reader.join()
     assert session_members(stubborn.session) == []
