@@ -13,7 +13,7 @@ from pushdown_spark.expressions.names import NameRule
 from pushdown_spark.expressions.types import DECLARED_TYPE
 from pushdown_spark.projection.path_tree import ProjectionNode, ProjectionTree
 from pushdown_spark.projection.paths import quote_name, sql_type
-from pushdown_spark.projection.schema_merge import FileSchema, MergeRules, two_spellings_error
+from pushdown_spark.projection.schema_merge import FileSchema, MergeRules, member_path, two_spellings_error
 from pushdown_spark.projection.type_widening import coerced_type, lossless_type
 
 _PLACEHOLDER = t.StructType([t.StructField("_unread", t.StringType())])
@@ -108,7 +108,7 @@ class _ReadTypes:
         fields = []
         for field in table.fields:
             file_field = file_fields.get(key(field.name))
-            name = f"{path}.{field.name}" if path else field.name
+            name = member_path(path, field.name)
             data_type = field.dataType if file_field is None else self._type(file_field.dataType, field.dataType, name)
             if data_type is not None:
                 fields.append(t.StructField(field.name, data_type, True, field.metadata))
@@ -151,7 +151,7 @@ def missing_column(file: t.StructType, required: t.StructType, path: str = "", *
     """Return the path of the first required column or struct member that a file lacks, or None if it has all."""
     file_fields = {name_rule.key(field.name): field for field in file.fields}
     for field in required.fields:
-        name = f"{path}.{field.name}" if path else field.name
+        name = member_path(path, field.name)
         file_field = file_fields.get(name_rule.key(field.name))
         missing = name if file_field is None else _missing_member(file_field.dataType, field.dataType, name, name_rule)
         if missing is not None:

@@ -79,7 +79,7 @@ def _merge_structs(types: Sequence[_FoundType], path: str, rules: MergeRules) ->
         [
             t.StructField(
                 field.name,
-                _merge_types(members[key], _member_path(path, field.name), rules),
+                _merge_types(members[key], member_path(path, field.name), rules),
                 True,
                 field.metadata,
             )
@@ -90,14 +90,15 @@ def _merge_structs(types: Sequence[_FoundType], path: str, rules: MergeRules) ->
 
 def two_spellings_error(file: str, path: str, first: str, second: str) -> SchemaConflictError:
     """Return the error for two columns of a file, or members of its struct `path`, with one name."""
-    names = f"{_member_path(path, first)} and {_member_path(path, second)}"
+    names = f"{member_path(path, first)} and {member_path(path, second)}"
     return SchemaConflictError(
         f"{file} has {names}, whose names differ only in case; set spark.sql.caseSensitive=true, or declare a schema "
         "without them"
     )
 
 
-def _member_path(path: str, name: str) -> str:
+def member_path(path: str, name: str) -> str:
+    """Return the path of a column, or of a member of the struct `path`, for messages."""
     return f"{path}.{name}" if path else name
 
 

@@ -31,7 +31,7 @@ from pushdown_spark.scan.base_scan import ProjectedScan
 
 @dataclass(frozen=True)
 class ColumnStatistics:
-    """Distinct values of a column, or None if unknown, and its share of nulls."""
+    """Distinct values of a column, or None if unknown, and its fraction of nulls."""
 
     distinct: float | None
     null_fraction: float = 0.0

@@ -19,7 +19,7 @@ _SMALL_FILE = 256 << 10
 _MANY_GROUPS = 10
 """The number of row groups from which pruning can pay."""
 _FEW_ROWS = 0.05
-"""Sorting helps if at most this share of the decoded rows matches."""
+"""Sorting helps if at most this fraction of the decoded rows matches."""
 _COMPARISONS = (exp.EQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.In, exp.Between)
 _STRING_FUNCTIONS = (exp.Upper, exp.Lower, exp.Trim)
 

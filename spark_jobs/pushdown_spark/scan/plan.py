@@ -46,7 +46,7 @@ def describe_estimates(seconds: Mapping[str, float], startup: float = 0.0) -> st
 
 
 def choose_pushdown(sample: str, pushdown: float, spark: float, startup: float) -> ReaderDecision:
-    """Return the decision of the pushdown reader, which needs `startup` seconds in addition to start Python.
+    """Return the decision for the pushdown reader, which needs `startup` seconds in addition to start Python.
 
     `sample` says what a sample shows. Raises UnsupportedError if Spark's reader is cheaper.
     """

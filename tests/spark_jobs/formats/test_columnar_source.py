@@ -170,7 +170,7 @@ def test_orc_timestamps_are_read_in_utc(zone: str) -> None:
 
 @pytest.mark.parametrize("zone", ["Asia/Kolkata", "Europe/London"], indirect=True)
 def test_orc_timestamps_need_a_zone_without_summer_time(zone: str) -> None:
-    """London is on GMT in winter."""
+    """Europe/London is called GMT in winter."""
     source = orc.PushdownOrcSource({"path": "/data"})
     with pytest.raises(UnsafeInputError, match="only in UTC"):
         source.check(StructType().add("t", TimestampType()))

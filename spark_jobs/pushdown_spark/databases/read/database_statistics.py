@@ -130,7 +130,7 @@ def _postgresql_columns(client: Client, table: RemoteTable, rows: int) -> Mappin
         if is_unique:
             count = float(rows)
         elif count is not None and count < 0:
-            # Negative values are a share of the rows.
+            # Negative values are a fraction of the rows.
             count = -count * rows
         by_column[str(name)] = ColumnStatistics(count or None, float(str(null_fraction)))
     return by_column

@@ -38,7 +38,7 @@ _UNSEEN_ROWS = 3
 """Rows added to the matches of a sample: at a higher rate, a sample without a match has a probability below 5 %."""
 _LONG_TYPES = ("text", "blob", "json", "binary")
 _MAX_FRACTION_PER_COLUMN = 0.005
-"""Share of the rows whose lookup costs as much as materializing one more column of all rows (measured)."""
+"""Fraction of the rows whose lookup costs as much as materializing one more column of all rows (measured)."""
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ _TRIAL = 32
 _FIRST_PAUSE, _LONGEST_PAUSE = 128, 1024
 """Blocks that are not searched after a trial that skipped too few. Each failed trial doubles the pause."""
 _MAX_MATCHING_FRACTION = 0.6
-"""The share of matching blocks above which searching costs more than it saves."""
+"""The fraction of matching blocks above which searching costs more than it saves."""
 
 
 class BlockSearch:

@@ -52,7 +52,7 @@ _COSTS = AvroCosts()
 
 @dataclass(frozen=True)
 class AvroDecision(ReaderDecision):
-    """The decision of the pushdown reader. `search` says whether searching blocks before decoding them pays."""
+    """The decision for the pushdown reader. `search` says whether searching blocks before decoding them pays."""
 
     search: bool = True
 
@@ -85,7 +85,7 @@ class ReaderSeconds:
 
 
 def estimate(files: Sequence[InputFile], query: AvroQuery, workers: int, startup: float = 0.0) -> AvroDecision:
-    """Return the decision of the pushdown reader. `startup` are the CPU seconds that Python needs to start.
+    """Return the decision for the pushdown reader. `startup` are the CPU seconds that Python needs to start.
 
     Raises UnsupportedError if Spark's reader is cheaper, and PushdownError for a file that cannot be read, or only by
     Spark.

@@ -27,7 +27,7 @@ from pushdown_spark.formats.avro.resolution import NameMatcher, minimum_size
 _BATCH_VALUES = 2 << 20
 """Values (records times columns) that are decoded at a time. It bounds the memory."""
 _DENSE = 0.3
-"""If more than this share of the records passes, all columns are decoded at once."""
+"""If more than this fraction of the records passes, all columns are decoded at once."""
 _MAX_EMPTY_RECORDS = 1 << 24
 """Maximum records of a block whose records have no bytes. Such a block has nothing but the number of its records."""
 
@@ -142,7 +142,7 @@ class Decoder:
                 yield batch
 
     def matching_fraction(self, group: BlockGroup, records: int) -> float:
-        """Return the share of records that pass the filter, between 0 and 1, in the first records of a block."""
+        """Return the fraction of records that pass the filter, between 0 and 1, in the first records of a block."""
         records = min(records, group.records)
         if self._filter is None or not records:
             return 1.0

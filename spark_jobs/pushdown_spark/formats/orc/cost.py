@@ -57,7 +57,7 @@ class OrcReader(StrEnum):
 
 @dataclass(frozen=True)
 class OrcDecision(ReaderDecision):
-    """The decision of a reader."""
+    """The decision for one of the readers."""
 
     reader: OrcReader = OrcReader.LAZY
 

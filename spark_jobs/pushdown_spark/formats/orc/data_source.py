@@ -47,7 +47,7 @@ class PushdownOrcSource(ColumnarSource):
         """Raise BadSpecError for invalid options, and UnsafeInputError for timestamps outside of UTC."""
         super().check(schema)
         self._orc_options()
-        # London is on GMT in winter.
+        # A zone with summer time, such as Europe/London, may be called GMT in winter.
         is_utc = time.tzname[0] in UTC_ZONES and not time.daylight
         if not is_utc and any(has_timestamp(field.dataType) for field in schema.fields):
             raise UnsafeInputError(

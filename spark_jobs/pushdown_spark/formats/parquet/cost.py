@@ -86,7 +86,7 @@ class ParquetSample:
 def estimate(
     files: Sequence[InputFile], query: ParquetQuery, startup: float = 0.0, *, spark_prunes: bool = True
 ) -> ReaderDecision:
-    """Return the decision of the pushdown reader. `startup` are CPU seconds that Python needs to start.
+    """Return the decision for the pushdown reader. `startup` are CPU seconds that Python needs to start.
 
     With `spark_prunes`, Spark's reader uses statistics, too.
 

@@ -201,7 +201,7 @@ class _PossiblePlan:
 
 
 class _CarrierChoice:
-    """The decision between Python workers and the JVM, and of the pattern that each would search for."""
+    """The choice between Python workers and the JVM, and of the pattern that each would search for."""
 
     def __init__(
         self,

@@ -12,9 +12,9 @@ from pushdown_spark.optimizer.join_order.equalities import ColumnKey, Equality
 from pushdown_spark.optimizer.statistics.relation_statistics import RelationStatistics
 
 _MIN_UNIQUENESS = 0.95
-"""Minimum share of distinct key values among the rows of a dimension."""
+"""Minimum fraction of distinct key values among the rows of a dimension."""
 _FACT_TABLE_MARGIN = 0.9
-"""A relation with at least this share of the fact table's rows may be the fact table instead."""
+"""A relation with at least this fraction of the fact table's rows may be the fact table instead."""
 
 
 def detect_star(relations: Sequence[RelationStatistics], equalities: Sequence[Equality]) -> tuple[int, ...]:

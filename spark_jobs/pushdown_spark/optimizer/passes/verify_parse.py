@@ -1,4 +1,4 @@
-"""Verify the reading of a query: withdraw all predicates if Spark reads the query differently from sqlglot."""
+"""Verify the parse of a query: withdraw all predicates if Spark reads the query differently from sqlglot."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ class CardinalityEstimator:
         return self._max_rows(mask) * max(sum(measured), _MIN_ROW_BYTES)
 
     def expected_fraction(self, mask: int) -> float:
-        """Return the estimated rows of the join of a set as a share of its maximum rows."""
+        """Return the estimated rows of the join of a set as a fraction of its maximum rows."""
         return min(self.rows(mask) / max(self._max_rows(mask), 1.0), 1.0)
 
     def _row_bytes(self, mask: int, number: int) -> float | None:
@@ -148,7 +148,7 @@ class CardinalityEstimator:
         return rows
 
     def _class_selectivity(self, group: Sequence[JoinColumn], mask: int) -> float:
-        """Return the share of row combinations that agree in a class.
+        """Return the fraction of row combinations that agree in a class.
 
         It is one divided by the distinct values of each relation except for the one with the fewest.
         """
@@ -229,7 +229,7 @@ def _restrict(
 
 
 def guess_selectivity(node: exp.Expr, distinct: Mapping[ColumnKey, float]) -> float:
-    """Return a guess at the share of rows that satisfy a condition. `distinct` holds distinct values of columns.
+    """Return a guess at the fraction of rows that satisfy a condition. `distinct` holds distinct values of columns.
 
     >>> import sqlglot
     >>> distinct = {("a", "x"): 20.0}

@@ -10,7 +10,7 @@ from pushdown_spark.contract.report_text import human_bytes
 from pushdown_spark.errors import UnsupportedError
 
 MAX_ANALYSIS_FRACTION = 0.05
-"""Share of the time of a query that collecting statistics may take."""
+"""Fraction of the time of a query that collecting statistics may take."""
 _COLUMNAR = frozenset({SourceFormat.PARQUET, SourceFormat.ORC})
 # Bytes of files that one processor joins per second, estimated from the joins of TPC-H over Parquet at scale 1. Text
 # files are about three times as large.
@@ -61,7 +61,7 @@ def check_statistics_time(
 
 
 def check_analysis_time(analysis_seconds: float, query_seconds: float) -> None:
-    """Raise UnsupportedError if collecting statistics takes too large a share of the time of a query."""
+    """Raise UnsupportedError if collecting statistics takes too large a fraction of the time of a query."""
     if analysis_seconds > MAX_ANALYSIS_FRACTION * query_seconds:
         raise UnsupportedError(
             f"collecting statistics would take about {analysis_seconds:.2f} s, more than {MAX_ANALYSIS_FRACTION:.0%} "

@@ -14,7 +14,7 @@ _MIN_SHARED_VALUES = 10
 
 
 def estimate_distinct(groups: Sequence[pa.ChunkedArray], rows: float) -> tuple[float, float]:
-    """Return the estimated distinct values of a column with this many rows, and its share of nulls.
+    """Return the estimated distinct values of a column with this many rows, and its fraction of nulls.
 
     Each group holds values from one position of the files. If the rows are in no order, Chao's estimator (1984) derives
     the number of unseen values from the values that occur once and twice. If equal values are clustered, Chao's second

@@ -119,7 +119,7 @@ class SampledSource:
         )
 
     def _selectivity(self, conditions: Sequence[exp.Expr]) -> tuple[float, pa.BooleanArray | None]:
-        """Return the share of rows that satisfy conditions, and which rows of the sample satisfy those counted in it.
+        """Return the fraction of rows that satisfy conditions, and which sampled rows satisfy those counted in it.
 
         Conditions that cannot be evaluated over the sample are guessed.
         """

@@ -95,7 +95,7 @@ class SourceSample:
         return sum(group.num_rows for group in self.groups)
 
     def distinct(self, name: str) -> tuple[float, float]:
-        """Return the estimated number of distinct values of a column, at least one, and its share of nulls."""
+        """Return the estimated number of distinct values of a column, at least one, and its fraction of nulls."""
         if name not in self._distinct:
             groups = [group.column(name) for group in self.groups if name in group.column_names]
             count, null_fraction = estimate_distinct(groups, self.rows)
