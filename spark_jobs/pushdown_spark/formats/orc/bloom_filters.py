@@ -59,15 +59,15 @@ class HashedValues:
         self._low = hashes.astype(np.uint32).view(np.int32)
         self._high = (hashes >> np.uint64(32)).astype(np.uint32).view(np.int32)
 
-    def possible(self, bloom: BloomFilter) -> frozenset[Value]:
+    def possible_values(self, bloom: BloomFilter) -> frozenset[Value]:
         """Return the values that the filter may contain."""
         words = np.frombuffer(bloom.utf8bitset, "<u8") if bloom.utf8bitset else np.array(bloom.bitset, np.uint64)
         if not len(words) or not bloom.num_hash_functions:
             return frozenset(self._values)
         may_contain = np.ones(len(self._values), np.bool_)
         for number in range(1, bloom.num_hash_functions + 1):
-            combined = (self._low.astype(np.int64) + number * self._high.astype(np.int64)).astype(np.int32)
-            bit = np.where(combined < 0, ~combined, combined).astype(np.uint64) % np.uint64(len(words) * 64)
+            hash_codes = (self._low.astype(np.int64) + number * self._high.astype(np.int64)).astype(np.int32)
+            bit = np.where(hash_codes < 0, ~hash_codes, hash_codes).astype(np.uint64) % np.uint64(len(words) * 64)
             may_contain &= (words[bit >> np.uint64(6)] >> (bit & np.uint64(63))) & np.uint64(1) == 1
         return frozenset(
             value for value, is_possible in zip(self._values, may_contain.tolist(), strict=True) if is_possible
@@ -100,12 +100,12 @@ def _mix(word: int) -> int:
 def _murmur(data: bytes) -> int:
     """Return the 64-bit MurmurHash3 of some bytes."""
     state = 104729  # the seed of ORC's writers
-    aligned = len(data) & ~7
-    for start in range(0, aligned, 8):
+    aligned_size = len(data) & ~7
+    for start in range(0, aligned_size, 8):
         state ^= _mix(int.from_bytes(data[start : start + 8], "little"))
         state = (_rotate_left(state, 27) * 5 + 0x52DCE729) & _MASK
-    if aligned < len(data):
-        state ^= _mix(int.from_bytes(data[aligned:], "little"))
+    if aligned_size < len(data):
+        state ^= _mix(int.from_bytes(data[aligned_size:], "little"))
     state ^= len(data)
     state = (state ^ state >> 33) * 0xFF51AFD7ED558CCD & _MASK
     state = (state ^ state >> 33) * 0xC4CEB9FE1A85EC53 & _MASK

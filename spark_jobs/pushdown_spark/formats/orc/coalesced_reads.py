@@ -48,15 +48,15 @@ class CoalescedReader:
     def fetch(self, ranges: Iterable[tuple[int, int]], purpose: ReadPurpose) -> FetchedRanges:
         """Read some ranges, given the start and the end of each."""
         read = self.range_reader(purpose)
-        merged: list[list[int]] = []
+        merged_ranges: list[list[int]] = []
         for begin, end in sorted(ranges):
             if begin == end:
                 continue
-            if merged and begin - merged[-1][1] <= self._min_seek:
-                merged[-1][1] = max(merged[-1][1], end)
+            if merged_ranges and begin - merged_ranges[-1][1] <= self._min_seek:
+                merged_ranges[-1][1] = max(merged_ranges[-1][1], end)
             else:
-                merged.append([begin, end])
-        return FetchedRanges([(begin, read(begin, end - begin)) for begin, end in merged])
+                merged_ranges.append([begin, end])
+        return FetchedRanges([(begin, read(begin, end - begin)) for begin, end in merged_ranges])
 
 
 class FetchedRanges:
@@ -75,8 +75,8 @@ class FetchedRanges:
         return self._data[number][start : start + end - begin]
 
 
-BRIDGED_GROUPS = 2
-"""Row groups without matching rows that are decoded if they are between two with matching rows.
+MAX_GAP = 2
+"""Maximum number of row groups without matching rows that are decoded between two with matching rows.
 
 Starting to decode within a stripe takes as long as decoding about this many row groups."""
 
@@ -85,47 +85,47 @@ Starting to decode within a stripe takes as long as decoding about this many row
 class ReadPlan:
     """Ranges of row groups: those to fetch, and those of them to decode."""
 
-    fetched: tuple[RowGroupRange, ...]
-    decoded: tuple[RowGroupRange, ...]
+    fetch: tuple[RowGroupRange, ...]
+    decode: tuple[RowGroupRange, ...]
 
 
-def plan_reads(matching: Sequence[int], alive: Sequence[int], partial_reads: int | None) -> ReadPlan:
+def plan_reads(matching_groups: Sequence[int], alive_groups: Sequence[int], partial_reads: int | None) -> ReadPlan:
     """Plan the reads of a stripe's select columns.
 
-    `matching` are the row groups with matching rows, `alive` those that statistics did not prune, both ascending. At
-    most `partial_reads` ranges of row groups are read separately. After them, one read takes all alive row groups up to
-    the end of the stripe. With None, each range is read separately.
+    `matching_groups` are the row groups with matching rows, `alive_groups` those that statistics did not prune, both
+    ascending. At most `partial_reads` ranges of row groups are read separately. After them, one read takes all alive
+    row groups up to the end of the stripe. With None, each range is read separately.
 
-    >>> plan_reads([2, 5], range(7), 0).fetched
+    >>> plan_reads([2, 5], range(7), 0).fetch
     (RowGroupRange(first=2, last=6),)
-    >>> plan_reads([2, 5], range(7), 1).fetched
+    >>> plan_reads([2, 5], range(7), 1).fetch
     (RowGroupRange(first=2, last=2), RowGroupRange(first=5, last=6))
     """
     if partial_reads is None:
-        decoded = _ranges_of(matching, BRIDGED_GROUPS)
-        return ReadPlan(decoded, decoded)
-    decoded = _ranges_of(matching, 0)
-    separate, rest = decoded[:partial_reads], decoded[partial_reads:]
-    if not rest:
-        return ReadPlan(decoded, decoded)
-    tail = _ranges_of([group for group in alive if group >= rest[0].first], 0)
-    return ReadPlan((*separate, *tail), decoded)
+        decode_ranges = _ranges_of(matching_groups, MAX_GAP)
+        return ReadPlan(decode_ranges, decode_ranges)
+    decode_ranges = _ranges_of(matching_groups, 0)
+    separate_ranges, later_ranges = decode_ranges[:partial_reads], decode_ranges[partial_reads:]
+    if not later_ranges:
+        return ReadPlan(decode_ranges, decode_ranges)
+    tail = _ranges_of([group for group in alive_groups if group >= later_ranges[0].first], 0)
+    return ReadPlan((*separate_ranges, *tail), decode_ranges)
 
 
-def _ranges_of(groups: Sequence[int], bridged: int) -> tuple[RowGroupRange, ...]:
-    """Return ranges of consecutive row groups, across gaps of at most `bridged` row groups."""
+def _ranges_of(groups: Sequence[int], max_gap: int) -> tuple[RowGroupRange, ...]:
+    """Return ranges of consecutive row groups, across gaps of at most `max_gap` row groups."""
     ranges: list[RowGroupRange] = []
     for group in groups:
-        if ranges and group - ranges[-1].last <= bridged + 1:
+        if ranges and group - ranges[-1].last <= max_gap + 1:
             ranges[-1] = RowGroupRange(ranges[-1].first, group)
         else:
             ranges.append(RowGroupRange(group, group))
     return tuple(ranges)
 
 
-def split_range(groups: RowGroupRange, at_most: int) -> list[RowGroupRange]:
-    """Split a range into ranges of at most `at_most` row groups."""
+def split_range(groups: RowGroupRange, size: int) -> list[RowGroupRange]:
+    """Split a range into ranges of at most `size` row groups."""
     return [
-        RowGroupRange(first, min(first + at_most - 1, groups.last))
-        for first in range(groups.first, groups.last + 1, max(at_most, 1))
+        RowGroupRange(first, min(first + size - 1, groups.last))
+        for first in range(groups.first, groups.last + 1, max(size, 1))
     ]

@@ -56,7 +56,7 @@ class MatchedColumn:
 
 def match_columns(
     tail: FileTail,
-    requested: Sequence[pa.Field],
+    fields: Sequence[pa.Field],
     positions: Sequence[int],
     options: ReadOptions,
     *,
@@ -86,22 +86,22 @@ def match_columns(
     elif all(name.startswith(_MAYBE_POSITIONAL) for name in names):
         raise UnsafeInputError("all its columns' names begin with _col, which Spark reads partly by position")
     else:
-        columns = _by_name(names, [field.name for field in requested], options)
-    for field, column in zip(requested, columns, strict=True):
+        columns = _by_name(names, [field.name for field in fields], options)
+    for field, column in zip(fields, columns, strict=True):
         if column is not None:
             check = _TypeCheck(tail.types, options, keeps_padding=PADDED in (field.metadata or {}))
             check(column, field.type, field.name)
-    return [_matched(tail, field, column, options) for field, column in zip(requested, columns, strict=True)]
+    return [_match_column(tail, field, column, options) for field, column in zip(fields, columns, strict=True)]
 
 
-def _check_time_zones(types: Sequence[Type], stored: Type, declared: DataType, name: str = "") -> None:
+def _check_time_zones(types: Sequence[Type], file_type: Type, table_type: DataType, name: str = "") -> None:
     """Raise UnsafeInputError if a timestamp has a time zone either in a file or in the table, but not in both.
 
     Spark rejects such a file even if it does not read the column. It compares columns and members by their positions
     (`OrcUtils.requestedColumnIds`).
     """
     parts: list[tuple[str, DataType]] = []
-    match declared:
+    match table_type:
         case StructType(fields=fields):
             parts = [(f"{name}.{field.name}", field.dataType) for field in fields]
         case ArrayType(elementType=element):
@@ -109,13 +109,13 @@ def _check_time_zones(types: Sequence[Type], stored: Type, declared: DataType, n
         case MapType(keyType=key, valueType=value):
             parts = [(f"{name}.key", key), (f"{name}.value", value)]
         case TimestampType() | TimestampNTZType():
-            kind = _timestamp_type(stored)
-            if kind is not None and kind != declared:
+            kind = _timestamp_type(file_type)
+            if kind is not None and kind != table_type:
                 raise UnsafeInputError(
                     f"the column at the place of {name.removeprefix('.')} is stored as {kind.simpleString()}, which "
-                    f"Spark does not convert to {declared.simpleString()}"
+                    f"Spark does not convert to {table_type.simpleString()}"
                 )
-    for column, (part, kind) in zip(stored.subtypes, parts, strict=False):
+    for column, (part, kind) in zip(file_type.subtypes, parts, strict=False):
         _check_time_zones(types, types[column], kind, part)
 
 
@@ -129,41 +129,41 @@ def _timestamp_type(node: Type) -> DataType | None:
 
 def with_type(tail: FileTail, whole: MatchedColumn, kind: pa.DataType, options: ReadOptions) -> MatchedColumn:
     """Return a requested column with another requested type, which has some of its struct members."""
-    return _matched(tail, whole.field.with_type(kind), whole.column, options)
+    return _match_column(tail, whole.field.with_type(kind), whole.column, options)
 
 
-def _matched(tail: FileTail, field: pa.Field, column: int | None, options: ReadOptions) -> MatchedColumn:
+def _match_column(tail: FileTail, field: pa.Field, column: int | None, options: ReadOptions) -> MatchedColumn:
     ids = () if column is None else tuple(_requested_ids(tail, column, field.type, options))
     return MatchedColumn(field, column, ids)
 
 
-def _requested_ids(tail: FileTail, column: int, requested: pa.DataType, options: ReadOptions) -> Iterator[int]:
+def _requested_ids(tail: FileTail, column: int, target: pa.DataType, options: ReadOptions) -> Iterator[int]:
     """Return the ids of a column and of its requested members, ascending.
 
     If a struct has none of its requested members, its first member is read for the nulls of the struct.
     """
     node = tail.types[column]
     yield column
-    if pa.types.is_struct(requested):
-        members = [member(node, field.name, options) for field in requested]
-        inner = [(child, field.type) for child, field in zip(members, requested, strict=True) if child is not None]
+    if pa.types.is_struct(target):
+        members = [member(node, field.name, options) for field in target]
+        inner = [(child, field.type) for child, field in zip(members, target, strict=True) if child is not None]
         inner.sort(key=itemgetter(0))
         if not inner and node.subtypes:
             yield from tail.descendants(node.subtypes[0])
-    elif pa.types.is_map(requested):
-        inner = list(zip(node.subtypes, (requested.key_type, requested.item_type), strict=True))
-    elif pa.types.is_list(requested):
-        inner = [(node.subtypes[0], requested.value_type)]
+    elif pa.types.is_map(target):
+        inner = list(zip(node.subtypes, (target.key_type, target.item_type), strict=True))
+    elif pa.types.is_list(target):
+        inner = [(node.subtypes[0], target.value_type)]
     else:
         inner = [(child, pa.null()) for child in node.subtypes]
     for child, kind in inner:
         yield from _requested_ids(tail, child, kind, options)
 
 
-def _by_name(names: dict[str, int], requested: Sequence[str], options: ReadOptions) -> list[int | None]:
+def _by_name(names: dict[str, int], field_names: Sequence[str], options: ReadOptions) -> list[int | None]:
     spellings = options.name_rule.group(names, str)
-    matches = [spellings.get(options.name_rule.key(name), []) for name in requested]
-    for name, candidates in zip(requested, matches, strict=True):
+    matches = [spellings.get(options.name_rule.key(name), []) for name in field_names]
+    for name, candidates in zip(field_names, matches, strict=True):
         if len(candidates) > 1:
             raise SchemaConflictError(
                 f"column {name!r} fits {len(candidates)} columns; set spark.sql.caseSensitive=true"
@@ -197,47 +197,47 @@ class _TypeCheck:
     options: ReadOptions
     keeps_padding: bool
 
-    def __call__(self, column: int, requested: pa.DataType, name: str) -> None:
+    def __call__(self, column: int, target: pa.DataType, name: str) -> None:
         """Raise UnsafeInputError unless the values of a column convert to the requested type without loss."""
         node = self.types[column]
         kind = OrcTypeKind(node.kind)
-        if pa.types.is_struct(requested) and kind is OrcTypeKind.STRUCT:
-            for field in requested:
+        if pa.types.is_struct(target) and kind is OrcTypeKind.STRUCT:
+            for field in target:
                 child = member(node, field.name, self.options)
                 if child is not None:
                     self(child, field.type, f"{name}.{field.name}")
-        elif pa.types.is_list(requested) and kind is OrcTypeKind.LIST:
-            self(node.subtypes[0], requested.value_type, f"{name}.element")
-        elif pa.types.is_map(requested) and kind is OrcTypeKind.MAP:
-            self(node.subtypes[0], requested.key_type, f"{name}.key")
-            self(node.subtypes[1], requested.item_type, f"{name}.value")
-        elif not _leaf_fits(node, kind, requested) or (kind is OrcTypeKind.CHAR and not self.keeps_padding):
+        elif pa.types.is_list(target) and kind is OrcTypeKind.LIST:
+            self(node.subtypes[0], target.value_type, f"{name}.element")
+        elif pa.types.is_map(target) and kind is OrcTypeKind.MAP:
+            self(node.subtypes[0], target.key_type, f"{name}.key")
+            self(node.subtypes[1], target.item_type, f"{name}.value")
+        elif not _leaf_fits(node, kind, target) or (kind is OrcTypeKind.CHAR and not self.keeps_padding):
             raise UnsafeInputError(
-                f"column {name} is stored as {kind.name.lower()}, which only Spark converts to {requested}; "
+                f"column {name} is stored as {kind.name.lower()}, which only Spark converts to {target}; "
                 "read it with reader='spark'"
             )
 
 
-def _leaf_fits(node: Type, kind: OrcTypeKind, requested: pa.DataType) -> bool:
+def _leaf_fits(node: Type, kind: OrcTypeKind, target: pa.DataType) -> bool:
     if kind in _INTEGERS:
-        integer = pa.types.is_signed_integer(requested) and requested.bit_width >= _INTEGERS[kind]
-        return bool(integer or (kind is OrcTypeKind.LONG and requested == pa.timestamp("us")))
+        integer = pa.types.is_signed_integer(target) and target.bit_width >= _INTEGERS[kind]
+        return bool(integer or (kind is OrcTypeKind.LONG and target == pa.timestamp("us")))
     if kind is OrcTypeKind.DECIMAL:
-        same = pa.types.is_decimal128(requested) and requested.scale == node.scale
-        return bool(same and requested.precision >= node.precision)
+        same = pa.types.is_decimal128(target) and target.scale == node.scale
+        return bool(same and target.precision >= node.precision)
     if kind is OrcTypeKind.FLOAT:
-        return bool(requested in (pa.float32(), pa.float64()))
+        return bool(target in (pa.float32(), pa.float64()))
     if kind in _STRING_TYPES:
-        return bool(pa.types.is_string(requested) or pa.types.is_large_string(requested))
+        return bool(pa.types.is_string(target) or pa.types.is_large_string(target))
     if kind in _TIMES:
-        return bool(pa.types.is_timestamp(requested) and requested.tz is not None)
+        return bool(pa.types.is_timestamp(target) and target.tz is not None)
     exact = {
         OrcTypeKind.BOOLEAN: pa.bool_(),
         OrcTypeKind.DOUBLE: pa.float64(),
         OrcTypeKind.BINARY: pa.binary(),
         OrcTypeKind.DATE: pa.date32(),
     }
-    return bool(exact.get(kind) == requested)
+    return bool(exact.get(kind) == target)
 
 
 def has_local_times(types: Sequence[Type], columns: Iterable[int]) -> bool:
@@ -245,45 +245,45 @@ def has_local_times(types: Sequence[Type], columns: Iterable[int]) -> bool:
     return any(types[column].kind == OrcTypeKind.TIMESTAMP for column in columns)
 
 
-def to_requested_type(values: pa.Array, requested: pa.DataType, options: ReadOptions) -> pa.Array:
+def to_requested_type(values: pa.Array, target: pa.DataType, options: ReadOptions) -> pa.Array:
     """Convert a file's values to the requested type. Members that the file lacks are null.
 
     Raises UnsafeInputError for dates and times that Spark reads in another calendar.
     """
-    if pa.types.is_struct(requested):
-        return _to_requested_struct(values, requested, options)
-    if pa.types.is_list(requested):
-        inner = to_requested_type(values.values, requested.value_type, options)
-        return pa.ListArray.from_arrays(values.offsets, inner, type=requested, mask=_mask(values))
-    if pa.types.is_map(requested):
-        keys = to_requested_type(values.keys, requested.key_type, options)
-        items = to_requested_type(values.items, requested.item_type, options)
-        return pa.MapArray.from_arrays(values.offsets, keys, items, type=requested, mask=_mask(values))
-    if pa.types.is_date32(requested):
+    if pa.types.is_struct(target):
+        return _to_requested_struct(values, target, options)
+    if pa.types.is_list(target):
+        inner = to_requested_type(values.values, target.value_type, options)
+        return pa.ListArray.from_arrays(values.offsets, inner, type=target, mask=_mask(values))
+    if pa.types.is_map(target):
+        keys = to_requested_type(values.keys, target.key_type, options)
+        items = to_requested_type(values.items, target.item_type, options)
+        return pa.MapArray.from_arrays(values.offsets, keys, items, type=target, mask=_mask(values))
+    if pa.types.is_date32(target):
         earliest = pc.min(values.cast(pa.int32())).as_py()
         if earliest is not None and earliest < GREGORIAN_DAY:
             raise UnsafeInputError("there are dates before 1582-10-15, which Spark reads in another calendar")
-    if values.type == requested:
+    if values.type == target:
         return values
-    if pa.types.is_timestamp(requested) and pa.types.is_timestamp(values.type):
+    if pa.types.is_timestamp(target) and pa.types.is_timestamp(values.type):
         if values.type.tz is None:
             values = options.zone.instants(values)
         # Spark rounds down to microseconds.
-        return pc.floor_temporal(values, unit="microsecond").cast(pa.timestamp("us", values.type.tz)).cast(requested)
-    return values.cast(requested)
+        return pc.floor_temporal(values, unit="microsecond").cast(pa.timestamp("us", values.type.tz)).cast(target)
+    return values.cast(target)
 
 
 def _mask(values: pa.Array) -> pa.Array | None:
     return values.is_null() if values.null_count else None
 
 
-def _to_requested_struct(values: pa.Array, requested: pa.DataType, options: ReadOptions) -> pa.Array:
+def _to_requested_struct(values: pa.Array, target: pa.DataType, options: ReadOptions) -> pa.Array:
     names = [field.name for field in values.type]
     members = []
-    for field in requested:
+    for field in target:
         positions = _positions_of(names, field.name, options)
         if positions:
             members.append(to_requested_type(values.field(positions[0]), field.type, options))
         else:
             members.append(pa.nulls(len(values), field.type))
-    return pa.StructArray.from_arrays(members, fields=list(requested), mask=_mask(values))
+    return pa.StructArray.from_arrays(members, fields=list(target), mask=_mask(values))

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 HEADER = 3
 """Bytes of a chunk's header."""
-LARGEST_BLOCK = 1 << 23
+MAX_BLOCK_SIZE = 1 << 23
 """The largest size of a block. Writers reject larger ones."""
 _ZSTD_BLOCK = 1 << 17
 """Bytes that Zstandard decompresses at a time. To get fewer, the rest of a chunk need not be decompressed."""
@@ -45,29 +45,29 @@ class Codec:
             return data
         return b"".join(self.chunk(data, start, stop) for start, stop in spans(data))
 
-    def chunk(self, data: bytes, start: int, stop: int, at_most: int | None = None) -> bytes:
-        """Return the first `at_most` decompressed bytes of the chunk, with header, at data[start:stop]."""
-        stored = data[start + HEADER : stop]
+    def chunk(self, data: bytes, start: int, stop: int, limit: int | None = None) -> bytes:
+        """Return the first `limit` decompressed bytes of the chunk, with header, at data[start:stop]."""
+        content = data[start + HEADER : stop]
         if data[start] & 1:
-            return stored if at_most is None else stored[:at_most]
+            return content if limit is None else content[:limit]
         try:
-            if self.compression is CompressionKind.ZSTD and at_most is not None and at_most <= _ZSTD_BLOCK:
-                with pa.CompressedInputStream(pa.BufferReader(stored), "zstd") as stream:
-                    return bytes(stream.read(at_most))
-            return self._decompress_content(stored)[:at_most]
+            if self.compression is CompressionKind.ZSTD and limit is not None and limit <= _ZSTD_BLOCK:
+                with pa.CompressedInputStream(pa.BufferReader(content), "zstd") as stream:
+                    return bytes(stream.read(limit))
+            return self._decompress_content(content)[:limit]
         except (cramjam.DecompressionError, zlib.error, OSError) as problem:
             raise ValueError(f"a chunk does not decompress ({problem})") from problem
 
-    def _decompress_content(self, stored: bytes) -> bytes:
+    def _decompress_content(self, content: bytes) -> bytes:
         """Decompress the content of a chunk. A damaged chunk never yields more than a block."""
         if self.compression is CompressionKind.ZLIB:
             inflater = zlib.decompressobj(-zlib.MAX_WBITS)
-            data = inflater.decompress(stored, self.block_size)
+            data = inflater.decompress(content, self.block_size)
             if not inflater.eof and (inflater.unconsumed_tail or len(data) < self.block_size):
                 raise ValueError("a chunk does not end where its content does")
             return data
         room = bytearray(self.block_size)
-        length = _DECOMPRESSORS[self.compression](stored, room)
+        length = _DECOMPRESSORS[self.compression](content, room)
         return bytes(memoryview(room)[:length])
 
     def store_uncompressed(self, data: bytes) -> bytes:
@@ -75,14 +75,14 @@ class Codec:
         if self.compression is CompressionKind.NONE:
             return data
         # The length in a chunk's header has 23 bits.
-        size = min(self.block_size, LARGEST_BLOCK - 1)
+        size = min(self.block_size, MAX_BLOCK_SIZE - 1)
         pieces = (data[start : start + size] for start in range(0, len(data), size))
         return b"".join((len(piece) << 1 | 1).to_bytes(HEADER, "little") + piece for piece in pieces)
 
 
-def _lz4(stored: bytes, room: bytearray) -> int:
+def _lz4(content: bytes, room: bytearray) -> int:
     # Without a length, cramjam may take the first bytes for one.
-    return int(cramjam.lz4.decompress_block_into(stored, room, output_len=len(room)))
+    return int(cramjam.lz4.decompress_block_into(content, room, output_len=len(room)))
 
 
 _DECOMPRESSORS: dict[CompressionKind, Callable[[bytes, bytearray], int]] = {

@@ -69,7 +69,7 @@ class OrcSample:
     `live_files` are the files with row groups that are not pruned. `row` is the size of a row in all columns, `filter`
     in those of the filter. `row_fraction` and `group_fraction` are the fractions of matching rows and of row groups
     with matching rows, among those that are not pruned. `alive_fraction` is the fraction of row groups that are not
-    pruned, `sampled` the size of the sample.
+    pruned, `sampled_groups` the size of the sample.
     """
 
     files: int
@@ -81,7 +81,7 @@ class OrcSample:
     row_fraction: float
     group_fraction: float
     alive_fraction: float
-    sampled: int
+    sampled_groups: int
 
 
 def estimate(files: Sequence[InputFile], query: OrcQuery, startup: float = 0.0, *, may_filter: bool) -> OrcDecision:
@@ -114,7 +114,7 @@ def estimate(files: Sequence[InputFile], query: OrcQuery, startup: float = 0.0, 
     predicted = {str(reader): value for reader, value in seconds.items()}
     reason = (
         f"about {human_percent(sample.row_fraction, 1)} of the rows match, in "
-        f"{human_percent(sample.group_fraction, 1)} of the row groups (sample of {sample.sampled} row groups); "
+        f"{human_percent(sample.group_fraction, 1)} of the row groups (sample of {sample.sampled_groups} row groups); "
         f"{describe_estimates(predicted, startup)}"
     )
     return OrcDecision(reason, predicted, best)
@@ -123,27 +123,27 @@ def estimate(files: Sequence[InputFile], query: OrcQuery, startup: float = 0.0, 
 def reader_seconds(sample: OrcSample, lists: Sequence[int]) -> dict[OrcReader, float]:
     """Return the CPU seconds of each reader, given the lengths of the filter's lists."""
     c = _COSTS
-    alive = sample.rows * sample.alive_fraction
+    alive_rows = sample.rows * sample.alive_fraction
     matching_groups = sample.groups * sample.alive_fraction * sample.group_fraction
-    matching = alive * sample.row_fraction
-    search = alive * sample.filter.values
+    matching_rows = alive_rows * sample.row_fraction
+    search = alive_rows * sample.filter.values
     selected_columns = max(sample.row.columns - sample.filter.columns, 0)
-    select = alive * max(sample.row.values - sample.filter.values, 0)
+    select = alive_rows * max(sample.row.values - sample.filter.values, 0)
     steps = sum(math.log2(length) for length in lists if length > 1)
-    opening = _opening_seconds(sample.files, sample.live_files, sample.row)
+    opening_seconds = _opening_seconds(sample.files, sample.live_files, sample.row)
     return {
         OrcReader.LAZY: c.fixed
         + sample.files * c.file
         + search * c.search
-        + alive * len(lists) * c.lists
+        + alive_rows * len(lists) * c.lists
         + min(matching_groups * selected_columns * c.group, select * c.decode)
-        + matching * sample.row.values * c.row,
-        OrcReader.SPARK_WITH_FILTER: opening
+        + matching_rows * sample.row.values * c.row,
+        OrcReader.SPARK_WITH_FILTER: opening_seconds
         + search * c.spark_search
-        + alive * steps * c.spark_step
+        + alive_rows * steps * c.spark_step
         + min(matching_groups * selected_columns * c.spark_group, select * c.spark_skip)
-        + matching * sample.row.values * c.spark,
-        OrcReader.SPARK: opening + alive * sample.row.values * c.spark,
+        + matching_rows * sample.row.values * c.spark,
+        OrcReader.SPARK: opening_seconds + alive_rows * sample.row.values * c.spark,
     }
 
 
@@ -162,21 +162,21 @@ def _sample(sources: Sequence[OrcFile], files: int, rows: int, row: RowWidth) ->
     """Sample some row groups of some files, evenly spread."""
     by_file = [list(source.samples(_SAMPLED_STRIPES, _SAMPLED_GROUPS)) for source in sources]
     samples = [sample for file in by_file for sample in file]
-    live_files = sum(any(sample.alive for sample in file) for file in by_file)
+    live_files = sum(any(sample.alive_groups for sample in file) for file in by_file)
     groups = sum(sample.groups for sample in samples)
-    sampled = sum(sample.sampled for sample in samples)
+    sampled_groups = sum(sample.sampled_groups for sample in samples)
     sampled_rows = sum(sample.rows for sample in samples)
     return OrcSample(
         files=files,
         live_files=files * _fraction(live_files, len(by_file)),
         rows=rows,
-        groups=rows / max(_fraction(sampled_rows, sampled), 1.0),
+        groups=rows / max(_fraction(sampled_rows, sampled_groups), 1.0),
         row=row,
         filter=_mean_width([source.filter_row for source in sources]),
-        row_fraction=_fraction(sum(sample.matching for sample in samples), sampled_rows),
-        group_fraction=_fraction(sum(sample.matching_groups for sample in samples), sampled),
-        alive_fraction=_fraction(sum(sample.alive for sample in samples), groups),
-        sampled=sampled,
+        row_fraction=_fraction(sum(sample.matching_rows for sample in samples), sampled_rows),
+        group_fraction=_fraction(sum(sample.matching_groups for sample in samples), sampled_groups),
+        alive_fraction=_fraction(sum(sample.alive_groups for sample in samples), groups),
+        sampled_groups=sampled_groups,
     )
 
 

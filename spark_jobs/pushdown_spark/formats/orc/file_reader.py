@@ -54,15 +54,15 @@ class OrcQuery:
 class StripeSample:
     """A sampled stripe: its row groups, those not pruned, those sampled, and those of them with a matching row.
 
-    `rows` are the rows of the sampled row groups, `matching` those that pass the filter.
+    `rows` are the rows of the sampled row groups, `matching_rows` those that pass the filter.
     """
 
     groups: int
-    alive: int
-    sampled: int
+    alive_groups: int
+    sampled_groups: int
     matching_groups: int
     rows: int
-    matching: int
+    matching_rows: int
 
 
 class OrcFile:
@@ -122,16 +122,16 @@ class OrcFile:
         """Evaluate the filter over some row groups of some stripes, spread over the file."""
         for number in spread(range(len(self.tail.stripes)), stripes):
             with self._locate_errors(number):
-                uncounted = OrcMetrics()
-                lazy = self._lazy_stripe(number, uncounted)
-                may_match = self._pruner.may_match(number, uncounted)
-                alive = self._pruner.row_groups(lazy.stripe, uncounted) if may_match else []
-                sampled = spread(alive, groups)
-                counts = lazy.count_matching(sampled)
+                sample_metrics = OrcMetrics()
+                lazy = self._lazy_stripe(number, sample_metrics)
+                may_match = self._pruner.may_match(number, sample_metrics)
+                alive_groups = self._pruner.row_groups(lazy.stripe, sample_metrics) if may_match else []
+                sampled_groups = spread(alive_groups, groups)
+                counts = lazy.count_matches(sampled_groups)
                 yield StripeSample(
                     lazy.stripe.groups,
-                    len(alive),
-                    len(sampled),
+                    len(alive_groups),
+                    len(sampled_groups),
                     sum(1 for _, matching in counts if matching),
                     sum(rows for rows, _ in counts),
                     sum(matching for _, matching in counts),

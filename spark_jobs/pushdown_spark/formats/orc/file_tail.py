@@ -8,7 +8,7 @@ from enum import IntEnum
 from functools import cached_property
 
 from pushdown_spark.errors import UnsafeInputError
-from pushdown_spark.formats.orc.compression import LARGEST_BLOCK, Codec, CompressionKind
+from pushdown_spark.formats.orc.compression import MAX_BLOCK_SIZE, Codec, CompressionKind
 from pushdown_spark.formats.orc.metadata import parse_message
 from pushdown_spark.formats.orc.orc_proto_pb2 import (
     ColumnStatistics,
@@ -120,13 +120,13 @@ def read_tail(read: ReadRange, size: int) -> FileTail:
     if bytes(script.magic) != _MAGIC and read(0, len(_MAGIC)) != _MAGIC:
         raise ValueError("it has no ORC magic, neither in its postscript nor in its first bytes")
     codec = _codec(script)
-    needed = script.footer_length + script_length + 1
-    metadata_start = size - needed - script.metadata_length
+    tail_size = script.footer_length + script_length + 1
+    metadata_start = size - tail_size - script.metadata_length
     if metadata_start < 0:
         raise ValueError(f"its footer claims {script.footer_length} bytes, more than it has")
-    if needed > len(end):
-        end = read(size - needed, needed)
-    footer = parse_message(Footer, codec.decompress(end[len(end) - needed : len(end) - script_length - 1]))
+    if tail_size > len(end):
+        end = read(size - tail_size, tail_size)
+    footer = parse_message(Footer, codec.decompress(end[len(end) - tail_size : len(end) - script_length - 1]))
     _check(footer, metadata_start)
     if tuple(script.version) != _VERSION:
         version = ".".join(map(str, script.version or (0, 11)))
@@ -140,7 +140,7 @@ def _codec(script: PostScript) -> Codec:
         raise UnsafeInputError(f"it is compressed by {_ONLY_JAVA[number]}; read it with reader='spark'")
     if number not in set(CompressionKind):
         raise ValueError(f"its compression (number {number}) is unknown")
-    if size > LARGEST_BLOCK:
+    if size > MAX_BLOCK_SIZE:
         raise ValueError(f"its blocks are of {size} bytes, more than chunks can have")
     return Codec(CompressionKind(number), size)
 
@@ -161,16 +161,16 @@ def _check(footer: Footer, limit: int) -> None:
 
 def _check_types(types: Sequence[Type]) -> None:
     """Raise ValueError unless the types are a tree whose nodes are numbered depth first."""
-    visited = 0
+    count = 0
     pending = [0]
     while pending:
         number = pending.pop()
-        if number != visited or number >= len(types) or not _has_right_children(types[number]):
-            raise ValueError(f"its type tree is broken at column {visited}")
+        if number != count or number >= len(types) or not _has_right_children(types[number]):
+            raise ValueError(f"its type tree is broken at column {count}")
         pending.extend(reversed(types[number].subtypes))
-        visited += 1
-    if visited != len(types):
-        raise ValueError(f"its type tree is broken at column {visited}")
+        count += 1
+    if count != len(types):
+        raise ValueError(f"its type tree is broken at column {count}")
 
 
 def _has_right_children(node: Type) -> bool:

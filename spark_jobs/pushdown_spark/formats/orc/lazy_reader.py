@@ -162,21 +162,21 @@ class LazyStripeReader:
             if self._columns.filter is None or len(self.apply_filter(_without_columns(1))):
                 yield from self._read_all(alive)
             return
-        selected_before = self._metrics.stripes[OrcOutcome.SELECTED]
-        for matching, groups in self._matching_rows(alive):
-            self._metrics.stripes[OrcOutcome.SELECTED] = selected_before + 1
-            yield from self._select(matching, groups)
+        stripes_before = self._metrics.stripes[OrcOutcome.SELECTED]
+        for matches, groups in self._matching_rows(alive):
+            self._metrics.stripes[OrcOutcome.SELECTED] = stripes_before + 1
+            yield from self._select(matches, groups)
 
-    def count_matching(self, groups: Sequence[int]) -> list[tuple[int, int]]:
+    def count_matches(self, groups: Sequence[int]) -> list[tuple[int, int]]:
         """Return, for each of some row groups, its rows and its matching rows."""
         ranges = [RowGroupRange(group, group) for group in groups]
-        fetched = self._fetch(self._columns.search, ranges, ReadPurpose.FILTER)
-        batches = [self.search_columns(group, fetched) for group in ranges]
+        content = self._fetch(self._columns.search, ranges, ReadPurpose.FILTER)
+        batches = [self.search_columns(group, content) for group in ranges]
         return [(batch.num_rows, len(self.apply_filter(batch))) for batch in batches]
 
-    def search_columns(self, groups: RowGroupRange, fetched: FetchedRanges) -> pa.RecordBatch:
+    def search_columns(self, groups: RowGroupRange, content: FetchedRanges) -> pa.RecordBatch:
         """Step one: decode the filter columns of fetched row groups."""
-        batch = self._decode(self._columns.search, groups, fetched)
+        batch = self._decode(self._columns.search, groups, content)
         self._metrics.rows_decoded += batch.num_rows
         return batch
 
@@ -185,17 +185,17 @@ class LazyStripeReader:
         assert self._columns.filter is not None
         return pc.indices_nonzero(self._columns.filter.keep(batch))
 
-    def select_columns(self, groups: RowGroupRange, rows: pa.Array, fetched: FetchedRanges) -> pa.RecordBatch:
+    def select_columns(self, groups: RowGroupRange, rows: pa.Array, content: FetchedRanges) -> pa.RecordBatch:
         """Step three: decode the select columns of fetched row groups, and return those of some rows."""
-        return self._decode(self._columns.select, groups, fetched).take(rows)
+        return self._decode(self._columns.select, groups, content).take(rows)
 
     def _read_all(self, alive: Sequence[int]) -> Iterator[pa.RecordBatch]:
         self._metrics.stripes[OrcOutcome.SELECTED] += 1
         self._metrics.groups[OrcOutcome.SELECTED] += len(alive)
-        ranges = plan_reads(alive, alive, None).decoded
-        fetched = self._fetch(self._columns.all, ranges, ReadPurpose.SELECT)
+        ranges = plan_reads(alive, alive, None).decode
+        content = self._fetch(self._columns.all, ranges, ReadPurpose.SELECT)
         for piece in self._pieces(ranges, self._columns.all):
-            batch = self._decode(self._columns.all, piece, fetched)
+            batch = self._decode(self._columns.all, piece, content)
             self._metrics.rows_decoded += batch.num_rows
             self._metrics.rows_returned += batch.num_rows
             yield batch
@@ -204,49 +204,49 @@ class LazyStripeReader:
         """Yield the matching rows and the row groups that were searched for them, in parts that fit into memory."""
         self._metrics.stripes[OrcOutcome.FILTERED] += 1
         self._metrics.groups[OrcOutcome.FILTERED] += len(alive)
-        ranges = plan_reads(alive, alive, None).decoded
-        fetched = self._fetch(self._columns.search, ranges, ReadPurpose.FILTER)
-        matching: list[_MatchingRows] = []
+        ranges = plan_reads(alive, alive, None).decode
+        content = self._fetch(self._columns.search, ranges, ReadPurpose.FILTER)
+        matches: list[_MatchingRows] = []
         begin = 0
         for piece in self._pieces(ranges, self._columns.search):
-            batch = self.search_columns(piece, fetched)
+            batch = self.search_columns(piece, content)
             rows = self.apply_filter(batch)
             if len(rows):
                 numbers = rows.to_numpy().astype(np.int64) + self.stripe.rows_before(piece.first)
-                matching.append(_MatchingRows(numbers, batch.take(rows)))
-            if sum(part.batch.nbytes for part in matching) > _MATCHING_BYTES:
-                yield matching, [group for group in alive if begin <= group <= piece.last]
-                matching, begin = [], piece.last + 1
-        if matching:
-            yield matching, [group for group in alive if begin <= group]
+                matches.append(_MatchingRows(numbers, batch.take(rows)))
+            if sum(part.batch.nbytes for part in matches) > _MATCHING_BYTES:
+                yield matches, [group for group in alive if begin <= group <= piece.last]
+                matches, begin = [], piece.last + 1
+        if matches:
+            yield matches, [group for group in alive if begin <= group]
 
-    def _select(self, matching: Sequence[_MatchingRows], alive: Sequence[int]) -> Iterator[pa.RecordBatch]:
+    def _select(self, matches: Sequence[_MatchingRows], alive: Sequence[int]) -> Iterator[pa.RecordBatch]:
         """Read the select columns of matching rows, and join them with the filter columns."""
-        numbers = np.concatenate([part.rows for part in matching])
-        searched = pa.Table.from_batches([part.batch for part in matching])
+        numbers = np.concatenate([part.rows for part in matches])
+        filter_columns = pa.Table.from_batches([part.batch for part in matches])
         groups: list[int] = np.unique(numbers // self.stripe.tail.stride).tolist() if self.stripe.has_index else [0]
         plan = plan_reads(groups, alive, self._columns.partial_reads)
-        fetched = self._fetch(self._columns.select, plan.fetched, ReadPurpose.SELECT)
+        content = self._fetch(self._columns.select, plan.fetch, ReadPurpose.SELECT)
         self._metrics.groups[OrcOutcome.SELECTED] += len(groups)
-        for piece in self._pieces(plan.decoded, self._columns.select, self._columns.search):
+        for piece in self._pieces(plan.decode, self._columns.select, self._columns.search):
             first = self.stripe.rows_before(piece.first)
             start, stop = np.searchsorted(numbers, (first, self.stripe.rows_before(piece.last + 1))).tolist()
             if start < stop:
-                selected = self.select_columns(piece, pa.array(numbers[start:stop] - first), fetched)
-                yield self._join(searched.slice(start, stop - start), selected)
+                select_columns = self.select_columns(piece, pa.array(numbers[start:stop] - first), content)
+                yield self._join(filter_columns.slice(start, stop - start), select_columns)
 
     def _pieces(self, ranges: Sequence[RowGroupRange], *columns: ColumnSet) -> Iterator[RowGroupRange]:
         """Split ranges of row groups so that memory stays bounded."""
-        at_most = min(column_set.groups_at_a_time(self.stripe.tail.stride) for column_set in columns)
+        size = min(part.groups_at_a_time(self.stripe.tail.stride) for part in columns)
         for groups in ranges:
-            yield from split_range(groups, at_most)
+            yield from split_range(groups, size)
 
-    def _join(self, searched: pa.Table, selected: pa.RecordBatch) -> pa.RecordBatch:
+    def _join(self, filter_columns: pa.Table, select_columns: pa.RecordBatch) -> pa.RecordBatch:
         columns = {
-            **{name: searched[name].combine_chunks() for name in searched.schema.names},
-            **dict(zip(selected.schema.names, selected.columns, strict=True)),
+            **{name: filter_columns[name].combine_chunks() for name in filter_columns.schema.names},
+            **dict(zip(select_columns.schema.names, select_columns.columns, strict=True)),
         }
-        self._metrics.rows_returned += searched.num_rows
+        self._metrics.rows_returned += filter_columns.num_rows
         return pa.RecordBatch.from_arrays(
             [columns[n] for n in self._columns.all.schema.names], schema=self._columns.all.schema
         )
@@ -258,7 +258,7 @@ class LazyStripeReader:
         slices = [part for groups in ranges for part in stream_slices(self.stripe, columns.selection.columns, groups)]
         return self._reader.fetch([(part.begin, part.end) for part in slices], purpose)
 
-    def _decode(self, columns: ColumnSet, groups: RowGroupRange, fetched: FetchedRanges) -> pa.RecordBatch:
+    def _decode(self, columns: ColumnSet, groups: RowGroupRange, content: FetchedRanges) -> pa.RecordBatch:
         """Decode some columns of fetched row groups."""
         rows = self.stripe.rows_before(groups.last + 1) - self.stripe.rows_before(groups.first)
         if not columns.columns:
@@ -266,7 +266,7 @@ class LazyStripeReader:
         arrays: dict[int, pa.Array] = {}
         if columns.roots:
             slices = stream_slices(self.stripe, columns.selection.columns, groups)
-            batch = _decode_slice(self.stripe, columns.selection, rows, slices, fetched)
+            batch = _decode_slice(self.stripe, columns.selection, rows, slices, content)
             if batch.num_rows != rows:
                 raise ValueError(f"{rows} rows were expected, {batch.num_rows} decoded")
             arrays = dict(zip(columns.roots, batch.columns, strict=True))
@@ -284,11 +284,11 @@ def _without_columns(rows: int) -> pa.RecordBatch:
 
 
 def _decode_slice(
-    stripe: Stripe, selection: ColumnSelection, rows: int, slices: Sequence[StreamSlice], fetched: FetchedRanges
+    stripe: Stripe, selection: ColumnSelection, rows: int, slices: Sequence[StreamSlice], content: FetchedRanges
 ) -> pa.RecordBatch:
     """Decode a slice. Raises ValueError for damaged streams, and UnsafeInputError for times that Arrow cannot hold."""
     try:
-        batch = slice_file(stripe, selection, rows, slices, fetched).read_stripe(0)
+        batch = slice_file(stripe, selection, rows, slices, content).read_stripe(0)
         for column in batch.columns:
             _check_decimals(column)
         return batch

@@ -42,17 +42,17 @@ RunHeader = tuple[int, int, bool]
 """The end of a run, its number of values, and whether its sum cannot exceed `MAX_SUM`."""
 
 
-def check_lengths(data: bytes, at_least: int) -> None:
+def check_lengths(data: bytes, min_values: int) -> None:
     """Raise UnsafeInputError if the sum of a run of lengths exceeds `MAX_SUM`, or if a length is negative.
 
     `data` is the decompressed stream from its first value on. Its last run may be truncated. Raises ValueError if it
-    has fewer than `at_least` values.
+    has fewer than `min_values` values.
     """
     position = values = 0
     try:
         while position < len(data):
-            skipped = None if at_least else _small_runs().match(data, position)
-            position = position if skipped is None else skipped.end()
+            small_runs = None if min_values else _small_runs().match(data, position)
+            position = position if small_runs is None else small_runs.end()
             stop, count, is_small = _read_header(data, position)
             if stop > len(data):
                 break
@@ -63,8 +63,8 @@ def check_lengths(data: bytes, at_least: int) -> None:
     except IndexError:
         # The last run is truncated within its header. A decoder that needs more values will report it.
         pass
-    if values < at_least:
-        raise ValueError(f"there are {values} lengths, {at_least} were expected")
+    if values < min_values:
+        raise ValueError(f"there are {values} lengths, {min_values} were expected")
 
 
 def _check_sum(data: bytes, position: int) -> None:
@@ -134,5 +134,5 @@ def _direct_runs(code: int, width: int) -> Iterator[bytes]:
         second_bytes: dict[int, list[int]] = {}
         for count in range(1, 33):
             second_bytes.setdefault((width * count + 7) // 8, []).append(count - 1)
-        ends = (b"[\\x%02x-\\x%02x].{%d}" % (min(known), max(known), size) for size, known in second_bytes.items())
+        ends = (b"[\\x%02x-\\x%02x].{%d}" % (min(counts), max(counts), size) for size, counts in second_bytes.items())
         yield b"\\x%02x(?:%s)" % (first_byte, b"|".join(ends))

@@ -70,15 +70,15 @@ class RowGroupPruner:
         metrics.groups[OrcOutcome.TOTAL] += stripe.groups
         if self._filter is None or not stripe.has_index:
             return all_groups
-        alive = [group for group in all_groups if self._group_may_match(stripe, group)]
-        metrics.groups[OrcOutcome.BY_STATISTICS] += len(all_groups) - len(alive)
-        if not alive:
+        candidates = [group for group in all_groups if self._group_may_match(stripe, group)]
+        metrics.groups[OrcOutcome.BY_STATISTICS] += len(all_groups) - len(candidates)
+        if not candidates:
             metrics.stripes[OrcOutcome.BY_STATISTICS] += 1
             return []
-        possible = self._apply_bloom_filters(stripe, alive)
-        metrics.groups[OrcOutcome.BY_BLOOM_FILTER] += len(alive) - len(possible)
-        metrics.stripes[OrcOutcome.BY_BLOOM_FILTER] += not possible
-        return possible
+        matches = self._apply_bloom_filters(stripe, candidates)
+        metrics.groups[OrcOutcome.BY_BLOOM_FILTER] += len(candidates) - len(matches)
+        metrics.stripes[OrcOutcome.BY_BLOOM_FILTER] += not matches
+        return matches
 
     def _may_match(self, statistics: Sequence[ColumnStatistics], rows: int) -> bool:
         """Return whether rows may match, by the statistics of all columns. Return True without statistics."""
@@ -99,7 +99,7 @@ class RowGroupPruner:
                 return None
             rows = entry.number_of_values
         assert entry is not None
-        return column_bounds(self._tail, chain[-1], entry, self._options.zone, nested=len(path) > 1)
+        return column_bounds(self._tail, chain[-1], entry, self._options.zone, is_nested=len(path) > 1)
 
     def _group_may_match(self, stripe: Stripe, group: int) -> bool:
         assert self._filter is not None
@@ -111,32 +111,34 @@ class RowGroupPruner:
         rows = stripe.rows_before(group + 1) - stripe.rows_before(group)
         return can_match(self._filter.root, lambda path: self._bounds(path, statistics, rows))
 
-    def _apply_bloom_filters(self, stripe: Stripe, alive: Sequence[int]) -> list[int]:
+    def _apply_bloom_filters(self, stripe: Stripe, groups: Sequence[int]) -> list[int]:
         filters = self._bloom_filters(stripe)
         if not filters or self._filter is None:
-            return list(alive)
+            return list(groups)
         root = self._filter.root
 
         def may_match(group: int) -> bool:
-            possible = {path: hashed.possible(index.bloom_filter[group]) for path, (hashed, index) in filters.items()}
+            possible_values = {
+                path: hashes.possible_values(index.bloom_filter[group]) for path, (hashes, index) in filters.items()
+            }
 
             def contains(path: Path, value: Value) -> bool:
-                return path not in possible or value in possible[path]
+                return path not in possible_values or value in possible_values[path]
 
             return may_contain(root, contains)
 
-        return [group for group in alive if may_match(group)]
+        return [group for group in groups if may_match(group)]
 
     def _bloom_filters(self, stripe: Stripe) -> dict[Path, tuple[HashedValues, BloomFilterIndex]]:
         if not any(column is not None and stripe.has_bloom_filters(column) for column in self._columns.values()):
             # Hashing thousands of values takes time, so there must be a filter to look them up in.
             return {}
         filters = {}
-        for path, hashed in self._hashed_values.items():
+        for path, hashes in self._hashed_values.items():
             column = self._columns[path]
             index = None if column is None else stripe.bloom_filters(column)
             if index is not None:
-                filters[path] = (hashed, index)
+                filters[path] = (hashes, index)
         return filters
 
     @cached_property
@@ -146,9 +148,9 @@ class RowGroupPruner:
             return {}
         by_path = {}
         for probe in probes(self._filter.root):
-            hashed = self._hash(probe)
-            if hashed is not None:
-                by_path[probe.path] = hashed
+            hashes = self._hash(probe)
+            if hashes is not None:
+                by_path[probe.path] = hashes
         return by_path
 
     def _hash(self, probe: Probe) -> HashedValues | None:

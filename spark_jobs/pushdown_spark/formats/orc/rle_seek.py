@@ -80,17 +80,17 @@ def _bytes_from(data: bytes, skip: int) -> bytes:
     while True:
         control = data[position]
         length = control + 3 if control < 128 else 256 - control
-        stored = 1 if control < 128 else length
+        size = 1 if control < 128 else length
         if skip >= length:
             skip -= length
-            position += 1 + stored
+            position += 1 + size
             if skip == 0:
                 return data[position:]
             continue
-        rest = data[position + 1 + stored :]
+        rest = data[position + 1 + size :]
         if control < 128:
             return _encode_literals(data[position + 1 : position + 2] * (length - skip)) + rest
-        return _encode_literals(data[position + 1 + skip : position + 1 + stored]) + rest
+        return _encode_literals(data[position + 1 + skip : position + 1 + size]) + rest
 
 
 def _encode_literals(values: bytes) -> bytes:
@@ -102,8 +102,8 @@ def _bits_from(data: bytes, start: SeekPosition) -> bytes:
     """Return a stream of BITS from a bit on."""
     if start.bits == 0:
         return _bytes_from(data, start.values)
-    unpacked = np.unpackbits(np.frombuffer(_decode_bytes(data)[start.values :], np.uint8))
-    return _encode_literals(np.packbits(unpacked[start.bits :]).tobytes())
+    bits = np.unpackbits(np.frombuffer(_decode_bytes(data)[start.values :], np.uint8))
+    return _encode_literals(np.packbits(bits[start.bits :]).tobytes())
 
 
 def _decode_bytes(data: bytes) -> bytes:
@@ -112,10 +112,10 @@ def _decode_bytes(data: bytes) -> bytes:
     position = 0
     while position < len(data):
         control = data[position]
-        stored = 1 if control < 128 else 256 - control
-        piece = data[position + 1 : position + 1 + stored]
+        size = 1 if control < 128 else 256 - control
+        piece = data[position + 1 : position + 1 + size]
         pieces.append(piece * (control + 3) if control < 128 else piece)
-        position += 1 + stored
+        position += 1 + size
     return b"".join(pieces)
 
 
@@ -167,9 +167,9 @@ def _slice(data: bytes, start: int, stop: int) -> bytes:
 def _unpack(data: bytes, width: int, count: int) -> Values:
     """Unpack `count` big-endian values of `width` bits."""
     bits = np.unpackbits(np.frombuffer(data, np.uint8))[: width * count].reshape(count, width)
-    padded = np.zeros((count, 64), np.uint8)
-    padded[:, 64 - width :] = bits
-    return np.packbits(padded, axis=1).view(">u8").reshape(count).astype(np.uint64)
+    rows = np.zeros((count, 64), np.uint8)
+    rows[:, 64 - width :] = bits
+    return np.packbits(rows, axis=1).view(">u8").reshape(count).astype(np.uint64)
 
 
 def _stored_values(values: list[int], signed: bool) -> Values:

@@ -42,7 +42,7 @@ FetchedBytes = Callable[[int, int], bytes]
 """Returns the bytes between two offsets of the file. They must have been fetched."""
 
 _MAGIC = b"ORC"
-_BEGINNING = RowGroupStart(0, 0, SeekPosition())
+_STREAM_START = RowGroupStart(0, 0, SeekPosition())
 _ALL_BYTES = 1 << 62
 """More bytes than a stream can have."""
 
@@ -64,10 +64,10 @@ class StreamSlice:
 
     def required_bytes(self, start: int) -> int | None:
         """Return how many decompressed bytes of the chunk at `begin + start` are needed, or None for all of them."""
-        following = self.next_entry
-        if following is None or self.location.offset + following.chunk != self.begin + start:
+        next_entry = self.next_entry
+        if next_entry is None or self.location.offset + next_entry.chunk != self.begin + start:
             return None
-        return following.byte + (0 if self.coding is StreamCoding.RAW else MAX_PENDING_BYTES)
+        return next_entry.byte + (0 if self.coding is StreamCoding.RAW else MAX_PENDING_BYTES)
 
 
 def stream_slices(stripe: Stripe, columns: Iterable[int], groups: RowGroupRange) -> list[StreamSlice]:
@@ -80,42 +80,42 @@ def stream_slices(stripe: Stripe, columns: Iterable[int], groups: RowGroupRange)
             index = indexes.get(location.kind)
             if index is None:
                 whole_stream = (location.offset, location.offset + location.length)
-                slices.append(StreamSlice(location, *whole_stream, StreamCoding.RAW, _BEGINNING, None))
+                slices.append(StreamSlice(location, *whole_stream, StreamCoding.RAW, _STREAM_START, None))
                 continue
             begin, end = index.extent(groups.first, groups.last, location.length, stripe.tail.codec.block_size)
             if not begin <= end <= location.length:
                 raise ValueError(f"column {column} has index entries that lie outside its stream")
             entry = index.entry(groups.first)
-            following = index.entry(groups.last + 1) if groups.last + 1 < stripe.groups else None
+            next_entry = index.entry(groups.last + 1) if groups.last + 1 < stripe.groups else None
             slices.append(
-                StreamSlice(location, location.offset + begin, location.offset + end, index.coding, entry, following)
+                StreamSlice(location, location.offset + begin, location.offset + end, index.coding, entry, next_entry)
             )
     return slices
 
 
-def slice_stream(stripe: Stripe, part: StreamSlice, stored: bytes) -> bytes:
+def slice_stream(stripe: Stripe, part: StreamSlice, data: bytes) -> bytes:
     """Return the content of a slice, which begins with the first value of its first row group."""
     codec, entry = stripe.tail.codec, part.entry
     if codec.compression is CompressionKind.NONE:
-        return seek_values(stored, part.coding, entry.start)
+        return seek_values(data, part.coding, entry.start)
     head_size = _head_size(part)
     if head_size == 0 and part.next_entry is None:
-        return stored
+        return data
     head = b""
     rest = []
-    for start, stop in spans(stored):
-        needed = part.required_bytes(start)
+    for start, stop in spans(data):
+        required_bytes = part.required_bytes(start)
         is_head = len(head) < head_size
-        if not is_head and needed is None:
+        if not is_head and required_bytes is None:
             # Complete chunks after the head are copied without decompressing them.
-            rest.append(stored[start:stop])
+            rest.append(data[start:stop])
             continue
-        content = codec.chunk(stored, start, stop, needed)
+        content = codec.chunk(data, start, stop, required_bytes)
         if is_head:
             head += content
         else:
             rest.append(codec.store_uncompressed(content))
-        if needed is not None and len(content) >= needed:
+        if required_bytes is not None and len(content) >= required_bytes:
             break
     if len(head) < entry.byte:
         raise ValueError(f"column {part.location.column} has an index entry beyond its stream")
@@ -144,36 +144,36 @@ class ColumnSelection:
     types: tuple[Type, ...]
 
     @classmethod
-    def of(cls, tail: FileTail, requested: Iterable[int]) -> ColumnSelection:
+    def of(cls, tail: FileTail, column_ids: Iterable[int]) -> ColumnSelection:
         """Select some columns. Their parents must be among them. Structs keep only the selected members."""
-        columns = (0, *sorted(requested))
+        columns = (0, *sorted(column_ids))
         new = {column: number for number, column in enumerate(columns)}
         return cls(columns, tuple(renumbered_type(tail.types[column], new) for column in columns))
 
 
 def slice_file(
-    stripe: Stripe, selection: ColumnSelection, rows: int, slices: Sequence[StreamSlice], fetched: FetchedBytes
+    stripe: Stripe, selection: ColumnSelection, rows: int, slices: Sequence[StreamSlice], stripe_bytes: FetchedBytes
 ) -> orc.ORCFile:
     """Return an ORC file in memory with slices of the selected columns, which have `rows` rows."""
     numbers = {column: number for number, column in enumerate(selection.columns)}
     codec = stripe.tail.codec
-    contents = [_slice_content(stripe, part, fetched) for part in slices]
+    slice_contents = [_slice_content(stripe, part, stripe_bytes) for part in slices]
     streams = [
         (part.location.kind, numbers[part.location.column], len(content))
-        for part, content in zip(slices, contents, strict=True)
+        for part, content in zip(slices, slice_contents, strict=True)
     ]
     encodings = [stripe.footer.columns[column] for column in selection.columns]
     directory = codec.store_uncompressed(stripe_footer_bytes(streams, encodings, SLICE_TIME_ZONE))
-    extent = (len(_MAGIC), sum(map(len, contents)), len(directory), rows)
+    extent = (len(_MAGIC), sum(map(len, slice_contents)), len(directory), rows)
     footer = codec.store_uncompressed(footer_bytes(stripe.tail.footer, selection.types, [extent]))
     post_script = post_script_bytes(stripe.tail.post_script, len(footer))
-    content = b"".join([_MAGIC, *contents, directory, footer, post_script, bytes([len(post_script)])])
+    content = b"".join([_MAGIC, *slice_contents, directory, footer, post_script, bytes([len(post_script)])])
     return orc.ORCFile(pa.BufferReader(content))
 
 
-def _slice_content(stripe: Stripe, part: StreamSlice, fetched: FetchedBytes) -> bytes:
+def _slice_content(stripe: Stripe, part: StreamSlice, stripe_bytes: FetchedBytes) -> bytes:
     """Return the content of a slice. A stream of lengths is decompressed and checked."""
-    data = slice_stream(stripe, part, fetched(part.begin, part.end))
+    data = slice_stream(stripe, part, stripe_bytes(part.begin, part.end))
     if part.location.kind != StreamKind.LENGTH:
         return data
     column, codec = part.location.column, stripe.tail.codec

@@ -59,9 +59,10 @@ def with_row_filter(
 
 def check_lost_columns(request: ScanRequest, reason: str) -> None:
     """Raise BadSpecError for columns that Spark's ORC reader (4.3) silently returns as NULL."""
-    if lost := next((name for name in request.read_schema.fieldNames() if "`" in name), None):
+    name = next((name for name in request.read_schema.fieldNames() if "`" in name), None)
+    if name is not None:
         raise BadSpecError(
-            f"columns: Spark's ORC reader returns NULL for {quote_name(lost)}, because its name has a backtick; set "
+            f"columns: Spark's ORC reader returns NULL for {quote_name(name)}, because its name has a backtick; set "
             f"reader='pushdown' (not used now: {reason})"
         )
 

@@ -42,7 +42,7 @@ def has_correct_merges(tail: FileTail) -> bool:
 
 
 def column_bounds(
-    tail: FileTail, column: int, statistics: ColumnStatistics, zone: Zone, *, nested: bool
+    tail: FileTail, column: int, statistics: ColumnStatistics, zone: Zone, *, is_nested: bool
 ) -> ColumnBounds:
     """Return the bounds of a column in a file, a stripe or a row group.
 
@@ -51,11 +51,11 @@ def column_bounds(
     node = tail.types[column]
     kind = OrcTypeKind(node.kind)
     is_short = kind is OrcTypeKind.DECIMAL and node.precision <= _MAX_SHORT_PRECISION
-    old = tail.footer.writer == _JAVA and tail.post_script.writer_version < _CORRECT_SHORT_DECIMALS
-    low, high = _UNKNOWN if is_short and old else _bounds_of(statistics, kind)
+    is_old = tail.footer.writer == _JAVA and tail.post_script.writer_version < _CORRECT_SHORT_DECIMALS
+    low, high = _UNKNOWN if is_short and is_old else _bounds_of(statistics, kind)
     if kind is OrcTypeKind.TIMESTAMP and not zone.is_utc:
         low, high = _widen_by_day(low, high)
-    has_null = None if nested or not statistics.HasField("has_null") else statistics.has_null
+    has_null = None if is_nested or not statistics.HasField("has_null") else statistics.has_null
     return ColumnBounds(low, high, has_null, statistics.number_of_values)
 
 

@@ -108,12 +108,12 @@ class StreamIndex:
     index: RowIndex
     coding: StreamCoding
     first_position: int
-    compressed: bool
+    is_compressed: bool
 
     @property
     def position_count(self) -> int:
         """The number of positions of this stream in an entry."""
-        return (2 if self.compressed else 1) + _POSITION_COUNTS.get(self.coding, 1)
+        return (2 if self.is_compressed else 1) + _POSITION_COUNTS.get(self.coding, 1)
 
     def entry(self, group: int) -> RowGroupStart:
         """Return where a row group begins. Raises ValueError for an index with too few positions.
@@ -126,7 +126,7 @@ class StreamIndex:
         stop = self.first_position + self.position_count
         if len(positions) < stop:
             raise ValueError("a row index has too few positions")
-        chunk, byte, *start = [*([] if self.compressed else [0]), *positions[self.first_position : stop]]
+        chunk, byte, *start = [*([] if self.is_compressed else [0]), *positions[self.first_position : stop]]
         return RowGroupStart(chunk, byte, SeekPosition(*start))
 
     def extent(self, first: int, last: int, length: int, chunk_size: int) -> tuple[int, int]:
@@ -136,10 +136,10 @@ class StreamIndex:
         """
         begin = self.entry(first)
         if last + 1 >= len(self.index.entry):
-            return begin.chunk if self.compressed else begin.byte, length
+            return begin.chunk if self.is_compressed else begin.byte, length
         end = self.entry(last + 1)
         is_raw = self.coding is StreamCoding.RAW
-        if not self.compressed:
+        if not self.is_compressed:
             return begin.byte, min(length, end.byte + (0 if is_raw else MAX_PENDING_BYTES))
         if end.byte == 0 and end.start == SeekPosition():
             return begin.chunk, end.chunk
@@ -301,11 +301,11 @@ class Stripe:
         codings = ((_DATA, StreamCoding.UNSIGNED),) if has_dictionary else _CODINGS[kind]
         if any(location.kind == StreamKind.PRESENT for location in self.data_streams(column)):
             codings = ((StreamKind.PRESENT, StreamCoding.BITS), *codings)
-        compressed = self.tail.codec.compression is not CompressionKind.NONE
+        is_compressed = self.tail.codec.compression is not CompressionKind.NONE
         indexes: dict[int, StreamIndex] = {}
         position = 0
         for stream, coding in codings:
-            indexes[stream] = StreamIndex(index, coding, position, compressed)
+            indexes[stream] = StreamIndex(index, coding, position, is_compressed)
             position += indexes[stream].position_count
         return indexes
 

@@ -39,12 +39,12 @@ class Zone:
         """Whether the zone is UTC under any of its names."""
         return self.name in UTC_ZONES
 
-    def check(self, written_in: bytes) -> None:
+    def check(self, writer_zone: bytes) -> None:
         """Raise UnsafeInputError if a stripe was written in another zone.
 
         As in Spark, a stripe without a zone counts as written in the reader's zone.
         """
-        name = written_in.decode("utf-8", "replace")
+        name = writer_zone.decode("utf-8", "replace")
         if name and name != self.name and not (self.is_utc and name in UTC_ZONES):
             raise UnsafeInputError(
                 f"its timestamps were written in the time zone {name}, here it is {self.name}; read it with "
@@ -81,9 +81,9 @@ def _shift(values: pa.Array, shift: int) -> pa.Array:
     Readers subtract a second from times before 1970 with a fraction, because writers round towards 1970. Whether a time
     is before 1970 depends on the zone, so this second is added before the shift and subtracted after it.
     """
-    missing = values.is_null().to_numpy(zero_copy_only=False)
+    nulls = values.is_null().to_numpy(zero_copy_only=False)
     seconds, fractions = np.divmod(values.cast(pa.int64()).fill_null(0).to_numpy(), _NANOS)
     is_rounded = fractions > _MAX_EXACT_FRACTION
-    stored = seconds + (is_rounded & (seconds < 0)) + shift
-    stored -= is_rounded & (stored < 0)
-    return pa.array(stored * _NANOS + fractions, mask=missing).cast(values.type)
+    file_seconds = seconds + (is_rounded & (seconds < 0)) + shift
+    file_seconds -= is_rounded & (file_seconds < 0)
+    return pa.array(file_seconds * _NANOS + fractions, mask=nulls).cast(values.type)

@@ -73,9 +73,9 @@ def check(sample: Sample, made: Sequence[tuple[object, ...]], stride: int) -> No
         for group, bloom in enumerate(index.bloom_filter):
             there = [stored_value(row[column - 1]) for row in made[group * stride : (group + 1) * stride]]
             stored = list(dict.fromkeys(there))
-            assert HashedValues(stored, kind).possible(bloom) == frozenset(stored), kind
+            assert HashedValues(stored, kind).possible_values(bloom) == frozenset(stored), kind
             absent = [value for value in others(rng, kind) if value not in set(there)]
-            assert len(HashedValues(absent, kind).possible(bloom)) < len(absent) * 0.2, kind
+            assert len(HashedValues(absent, kind).possible_values(bloom)) < len(absent) * 0.2, kind
 
 
 def others(rng: random.Random, kind: OrcTypeKind) -> list[Value]:
@@ -117,8 +117,8 @@ def test_both_zeros_are_looked_up(spark: SparkSession, by_spark: SparkFile) -> N
     sample = by_spark(frame, orc_bloom_filter_columns="x")
     index = sample.stripe().bloom_filters(1)
     assert index is not None
-    assert HashedValues([0.0, 7.0], OrcTypeKind.DOUBLE).possible(index.bloom_filter[0]) == {0.0}
-    assert HashedValues([-0.0], OrcTypeKind.DOUBLE).possible(index.bloom_filter[0]) == {0.0}
+    assert HashedValues([0.0, 7.0], OrcTypeKind.DOUBLE).possible_values(index.bloom_filter[0]) == {0.0}
+    assert HashedValues([-0.0], OrcTypeKind.DOUBLE).possible_values(index.bloom_filter[0]) == {0.0}
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def test_julian_dates_are_rejected() -> None:
 
 def test_an_empty_filter_excludes_nothing() -> None:
     (bloom,) = parse_message(BloomFilterIndex, b"\x0a\x02\x08\x04").bloom_filter
-    assert HashedValues([1, 2], OrcTypeKind.LONG).possible(bloom) == {1, 2}
+    assert HashedValues([1, 2], OrcTypeKind.LONG).possible_values(bloom) == {1, 2}
     assert math.isfinite(bloom.num_hash_functions)
 
 

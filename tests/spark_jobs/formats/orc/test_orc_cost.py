@@ -56,7 +56,7 @@ def sample(case: OrcCostCase) -> OrcSample:
         row_fraction=case.matching / case.rows,
         group_fraction=matching_groups,
         alive_fraction=1.0,
-        sampled=12,
+        sampled_groups=12,
     )
 
 

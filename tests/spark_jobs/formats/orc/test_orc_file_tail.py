@@ -8,7 +8,7 @@ from orc_samples import CODECS, Sample, write_sample
 from rle_samples import varint
 
 from pushdown_spark.errors import UnsafeInputError
-from pushdown_spark.formats.orc.compression import LARGEST_BLOCK
+from pushdown_spark.formats.orc.compression import MAX_BLOCK_SIZE
 from pushdown_spark.formats.orc.file_tail import OrcTypeKind, read_tail
 from pushdown_spark.formats.orc.metadata import footer_bytes
 from pushdown_spark.formats.orc.stripe import StreamKind
@@ -110,8 +110,8 @@ def test_unknown_codecs_are_rejected() -> None:
 
 def test_impossible_block_sizes_are_rejected() -> None:
     sample = write_sample(TABLE, compression="lz4")
-    assert with_script(sample, 3, varint(LARGEST_BLOCK)).tail.codec.block_size == LARGEST_BLOCK
-    for size in (LARGEST_BLOCK + 1, 1 << 40, (1 << 64) - 1):
+    assert with_script(sample, 3, varint(MAX_BLOCK_SIZE)).tail.codec.block_size == MAX_BLOCK_SIZE
+    for size in (MAX_BLOCK_SIZE + 1, 1 << 40, (1 << 64) - 1):
         with pytest.raises(ValueError, match="blocks"):
             with_script(sample, 3, varint(size)).tail  # noqa: B018
 

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from pushdown_spark.formats.orc.coalesced_reads import BRIDGED_GROUPS, plan_reads, split_range
+from pushdown_spark.formats.orc.coalesced_reads import MAX_GAP, plan_reads, split_range
 from pushdown_spark.formats.orc.stripe import RowGroupRange
 
 
@@ -32,17 +32,17 @@ def test_partial_reads_come_before_one_read_to_the_end(partial: int, fetched: li
     expected = {0: [RowGroupRange(2, 3), RowGroupRange(5, 9)], 1: [RowGroupRange(2, 3), RowGroupRange(6, 9)]}.get(
         partial, fetched
     )
-    assert list(plan.fetched) == expected
-    assert plan.decoded == (RowGroupRange(2, 3), RowGroupRange(6, 6), RowGroupRange(9, 9))
+    assert list(plan.fetch) == expected
+    assert plan.decode == (RowGroupRange(2, 3), RowGroupRange(6, 6), RowGroupRange(9, 9))
 
 
 def test_without_a_limit_small_gaps_are_bridged() -> None:
-    plan = plan_reads([0, BRIDGED_GROUPS + 1, 2 * BRIDGED_GROUPS + 3], range(20), None)
-    assert plan.fetched == (
-        RowGroupRange(0, BRIDGED_GROUPS + 1),
-        RowGroupRange(2 * BRIDGED_GROUPS + 3, 2 * BRIDGED_GROUPS + 3),
+    plan = plan_reads([0, MAX_GAP + 1, 2 * MAX_GAP + 3], range(20), None)
+    assert plan.fetch == (
+        RowGroupRange(0, MAX_GAP + 1),
+        RowGroupRange(2 * MAX_GAP + 3, 2 * MAX_GAP + 3),
     )
-    assert plan.decoded == plan.fetched
+    assert plan.decode == plan.fetch
 
 
 @pytest.mark.parametrize("partial", [None, 0, 1, 2, 5])
@@ -52,7 +52,7 @@ def test_matching_row_groups_are_fetched_and_decoded(partial: int | None) -> Non
         alive = sorted(rng.sample(range(40), rng.randint(1, 40)))
         hits = sorted(rng.sample(alive, rng.randint(1, len(alive))))
         plan = plan_reads(hits, alive, partial)
-        decoded, fetched = spread(plan.decoded), spread(plan.fetched)
+        decoded, fetched = spread(plan.decode), spread(plan.fetch)
         assert set(hits) <= set(decoded) <= set(fetched)
         assert decoded == sorted(set(decoded))
         assert fetched == sorted(set(fetched))

@@ -26,7 +26,7 @@ INSTANTS, CLOCKS = pa.timestamp("us", "UTC"), pa.timestamp("us")
 
 def bounds(sample: Sample, column: int = 1, zone: Zone = UTC, *, nested: bool = False) -> ColumnBounds:
     """Return the bounds of a column in the whole file."""
-    return column_bounds(sample.tail, column, sample.tail.statistics[column], zone, nested=nested)
+    return column_bounds(sample.tail, column, sample.tail.statistics[column], zone, is_nested=nested)
 
 
 @pytest.fixture(params=["pyarrow", "spark"])
@@ -145,7 +145,7 @@ def test_short_decimals_of_older_writers_have_no_bounds(precision: int, version:
     tail = old_tail(
         write_sample(pa.table({"x": pa.array([Decimal("1.5")], pa.decimal128(precision, 2))})).tail, version
     )
-    assert (column_bounds(tail, 1, tail.statistics[1], UTC, nested=False).low == Decimal("1.50")) is is_known
+    assert (column_bounds(tail, 1, tail.statistics[1], UTC, is_nested=False).low == Decimal("1.50")) is is_known
 
 
 def test_statistics_without_row_indexes_are_inconsistent(spark: SparkSession, by_spark: SparkFile) -> None:
