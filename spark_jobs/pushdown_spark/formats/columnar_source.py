@@ -32,7 +32,7 @@ from pushdown_spark.formats.readable_types import unknown_type
 from pushdown_spark.relations.packing import Packing, Task, pack
 from pushdown_spark.relations.stores.listing import InputFile
 
-_PACKING = Packing(128 << 20, 4 << 20, 2)
+_SPLIT_SETTINGS = Packing(128 << 20, 4 << 20, 2)
 ReadTasks = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 """A function that yields the rows of the tasks whose numbers are in its argument."""
 
@@ -73,7 +73,7 @@ class ColumnarSource(DataSource):
     def reader(self, schema: t.StructType) -> DataSourceReader:
         """Return a reader of all columns of a schema. Raises BadSpecError for invalid options."""
         self.check(schema)
-        tasks = pack(self.files(), _PACKING)
+        tasks = pack(self.files(), _SPLIT_SETTINGS)
         where = self.options.get("where")
         row_filter = None if where is None else exact_filter(where, schema, name_rule=self.name_rule)
         return _Reader(self.scan_task(schema, tasks, row_filter), len(tasks))

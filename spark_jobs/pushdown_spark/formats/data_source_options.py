@@ -51,11 +51,11 @@ def boolean_option(options: Mapping[str, str], name: str) -> bool:
     return value.lower() == "true"
 
 
-def check_options(source_format: str, options: Mapping[str, str], supported: Iterable[str]) -> None:
+def check_options(source_format: str, options: Mapping[str, str], known_options: Iterable[str]) -> None:
     """Raise BadSpecError for an unsupported option, for example one of Spark's own file sources."""
-    if unsupported := next((name for name in options if name.lower() not in supported), None):
+    if unknown_option := next((name for name in options if name.lower() not in known_options), None):
         raise BadSpecError(
-            f"option {unsupported}: format {source_format!r} supports only {', '.join(supported)}; use "
+            f"option {unknown_option}: format {source_format!r} supports only {', '.join(known_options)}; use "
             "PushdownSession for the options of Spark's own sources"
         )
 
@@ -122,8 +122,8 @@ def exact_filter(where: str, schema: t.StructType, *, name_rule: NameRule) -> Ar
     predicate = parse_option_where(where)
     reason: str | None = "it does not parse"
     if predicate is not None:
-        bound = bind(predicate, Scope(schema, plain_strings=True, name_rule=name_rule))
-        if bound.artifact is not None and bound.is_exact:
-            return ArrowFilter(bound.artifact)
-        reason = bound.reason
+        pushdown = bind(predicate, Scope(schema, plain_strings=True, name_rule=name_rule))
+        if pushdown.artifact is not None and pushdown.is_exact:
+            return ArrowFilter(pushdown.artifact)
+        reason = pushdown.reason
     raise BadSpecError(f"option where: {where!r} cannot be evaluated over columns: {reason}; use .where(...) instead")

@@ -131,15 +131,15 @@ class FileScanTask(ScanTask[Query, Metrics]):
     def run(self, number: int) -> Iterator[pa.RecordBatch]:
         """Yield the matching rows of one task."""
         metrics: dict[str, Metrics] = {}
-        remaining = self.cap
+        rows_left = self.cap
         for split in self.tasks[number].splits:
             for batch in self.read(split, metrics.setdefault(split.path, self.new_metrics())):
-                if remaining is not None:
-                    batch = batch.slice(0, remaining)
-                    remaining -= batch.num_rows
+                if rows_left is not None:
+                    batch = batch.slice(0, rows_left)
+                    rows_left -= batch.num_rows
                 yield batch
-                if remaining == 0:
+                if rows_left == 0:
                     break
-            if remaining == 0:
+            if rows_left == 0:
                 break
         self.add_counts(number, metrics)

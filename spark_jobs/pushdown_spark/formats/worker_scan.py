@@ -64,8 +64,11 @@ class WorkerScan(Scan, Generic[Plan, Metrics]):
         returned before. It is empty in the first batch.
         """
 
-    def is_exhausted(self, batch: int, number: int, cap: int) -> bool:
-        """Return whether a task of a batch with a cap has returned all rows that the scan needs of it."""
+    def is_complete(self, batch: int, number: int, cap: int) -> bool:
+        """Return whether the scan needs no more rows of a task after a batch with a cap.
+
+        By default, a task either ignores the cap, or all its rows satisfy the predicate, so that they reach the limit.
+        """
         return True
 
     def frame(self) -> DataFrame:
@@ -82,21 +85,21 @@ class WorkerScan(Scan, Generic[Plan, Metrics]):
         A task returns as many rows as the cap of its batch. If it has more, the next batch begins with it, with a
         higher cap. Each batch runs to its end, so that an early stop kills no workers.
         """
-        pending = [_TaskSlice(task, 0, max(limit, 1)) for task in self._tasks]
+        waiting = [_TaskSlice(task, 0, max(limit, 1)) for task in self._tasks]
         for batch in itertools.count(WHOLE_SCAN + 1):
-            if not pending:
+            if not waiting:
                 return
             size = min(1 << (batch - 1), _MAX_BATCH)
-            running, pending = pending[:size], pending[size:]
-            cap = max(part.cap for part in running)
-            tasks = tuple(part.task for part in running)
-            yield self.run_tasks(tasks, batch, cap, tuple(part.skip for part in running))
+            slices, waiting = waiting[:size], waiting[size:]
+            cap = max(part.cap for part in slices)
+            tasks = tuple(part.task for part in slices)
+            yield self.run_tasks(tasks, batch, cap, tuple(part.skip for part in slices))
             unfinished = [
                 replace(part, skip=part.skip + cap, cap=cap * 8)
-                for number, part in enumerate(running)
-                if not self.is_exhausted(batch, number, cap)
+                for number, part in enumerate(slices)
+                if not self.is_complete(batch, number, cap)
             ]
-            pending = unfinished + pending
+            waiting = unfinished + waiting
 
     def progress(self) -> SourceProgress:
         """Return the progress of the finished tasks of the whole scan."""
@@ -106,12 +109,12 @@ class WorkerScan(Scan, Generic[Plan, Metrics]):
 
     def report(self) -> SourceReport:
         """Return the plan, and the counts of the tasks that have run."""
-        planned = self._plan.report(self._request, self.carrier)
+        report = self._plan.report(self._request, self.carrier)
         if not self._counts.value:
-            return planned
+            return report
         files = {path: sum_metrics(parts) for path, parts in group_by_file(self._counts.value.values()).items()}
         total = sum_metrics(files.values())
-        return planned.model_copy(
+        return report.model_copy(
             update={
                 "files_read": len(files),
                 "bytes_read": total.bytes_read,
@@ -119,7 +122,7 @@ class WorkerScan(Scan, Generic[Plan, Metrics]):
                 "rows_after_pushdown": total.rows_returned,
                 "skipped": {
                     Skipped.FILES: self._plan.count_skipped(len(files)),
-                    **total.count_skipped(planned.bytes_total),
+                    **total.count_skipped(report.bytes_total),
                 },
                 "units": total.units,
                 "files": most_read_files(

@@ -40,8 +40,8 @@ class AvroKind(StrEnum):
     UNION = "union"
 
 
-NAMED = frozenset({AvroKind.FIXED, AvroKind.ENUM, AvroKind.RECORD})
-_PRIMITIVES = frozenset(AvroKind) - NAMED - {AvroKind.ARRAY, AvroKind.MAP, AvroKind.UNION}
+NAMED_KINDS = frozenset({AvroKind.FIXED, AvroKind.ENUM, AvroKind.RECORD})
+_PRIMITIVES = frozenset(AvroKind) - NAMED_KINDS - {AvroKind.ARRAY, AvroKind.MAP, AvroKind.UNION}
 _DECIMAL = "decimal"
 
 
@@ -104,8 +104,8 @@ def parse_schema(text: str) -> AvroType:
 
     try:
         # In a list, because fastavro believes a schema that claims to be parsed.
-        parsed = parse([json.loads(text, object_hook=_rename_keys)], expand=True)
-        return _avro_type(_list(parsed)[0])
+        schemas = parse([json.loads(text, object_hook=_rename_keys)], expand=True)
+        return _avro_type(_list(schemas)[0])
     except (SchemaParseException, ValueError, TypeError, KeyError, RecursionError) as problem:
         raise BadSchemaError(f"invalid Avro schema ({problem!r}): {text[:200]}") from problem
 
@@ -135,7 +135,7 @@ def _avro_type(node: Json) -> AvroType:
     if not isinstance(node, Mapping):
         return _union([_avro_type(branch) for branch in _list(node)])
     kind = AvroKind.RECORD if node["type"] == "error" else AvroKind(str(node["type"]))
-    name = str(node["name"]) if kind in NAMED else ""
+    name = str(node["name"]) if kind in NAMED_KINDS else ""
     if name in _PRIMITIVES:
         raise ValueError(f"{name!r} is the name of a primitive type")
     match kind:
@@ -226,7 +226,7 @@ _WIDER: dict[frozenset[AvroKind], t.DataType] = {
     frozenset({AvroKind.FLOAT, AvroKind.DOUBLE}): t.DoubleType(),
 }
 """Unions of two types that Spark reads as the wider type."""
-_UNSUPPORTED = frozenset({"time-micros", "timestamp-nanos", "local-timestamp-nanos"})
+_UNSUPPORTED_LOGICAL_TYPES = frozenset({"time-micros", "timestamp-nanos", "local-timestamp-nanos"})
 """Logical types of longs that Spark 4.3 rejects by default."""
 _MAX_PRECISION = 38
 
@@ -256,7 +256,7 @@ def spark_type(schema: AvroType) -> t.DataType:
         if schema.precision > _MAX_PRECISION:
             raise BadSchemaError(f"a decimal of {schema.precision} digits: Spark has at most {_MAX_PRECISION}")
         return t.DecimalType(schema.precision, schema.scale)
-    if schema.kind is AvroKind.LONG and schema.logical in _UNSUPPORTED:
+    if schema.kind is AvroKind.LONG and schema.logical in _UNSUPPORTED_LOGICAL_TYPES:
         raise BadSchemaError(f"a column of {schema}: Spark does not read this type; declare a schema without it")
     return leaf_spark_type(schema)
 

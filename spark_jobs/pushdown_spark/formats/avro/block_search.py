@@ -17,7 +17,7 @@ _MAX_PATTERNS = 2
 """Number of patterns that are searched for, the rarest first. A third pattern would rarely skip another block."""
 _TRIAL = 32
 """Number of blocks after which the search decides whether to pause."""
-_FIRST_PAUSE, _LONGEST_PAUSE = 128, 1024
+_FIRST_PAUSE, _MAX_PAUSE = 128, 1024
 """Blocks that are not searched after a trial that skipped too few. Each failed trial doubles the pause."""
 _MAX_MATCHING_FRACTION = 0.6
 """The fraction of matching blocks above which searching costs more than it saves."""
@@ -29,7 +29,7 @@ class BlockSearch:
     def __init__(self, patterns: Sequence[BlockPattern]) -> None:
         self._patterns = patterns[:_MAX_PATTERNS]
         self._matches_nothing = any(not pattern.expressions for pattern in patterns)
-        self._searched = self._matching = self._pause = 0
+        self._search_count = self._match_count = self._pause = 0
         self._next_pause = _FIRST_PAUSE
 
     @cached_property
@@ -49,13 +49,13 @@ class BlockSearch:
 
         Call it once for each block.
         """
-        if self._searched == _TRIAL:
-            if self._matching > _MAX_MATCHING_FRACTION * _TRIAL:
+        if self._search_count == _TRIAL:
+            if self._match_count > _MAX_MATCHING_FRACTION * _TRIAL:
                 self._pause = self._next_pause
-                self._next_pause = min(2 * self._next_pause, _LONGEST_PAUSE)
+                self._next_pause = min(2 * self._next_pause, _MAX_PAUSE)
             else:
                 self._next_pause = _FIRST_PAUSE
-            self._searched = self._matching = 0
+            self._search_count = self._match_count = 0
         if self._pause:
             self._pause -= 1
             return True
@@ -64,8 +64,8 @@ class BlockSearch:
     def may_match(self, data: Buffer) -> bool:
         """Return whether a block's records contain all patterns."""
         matches = not self._matches_nothing and all(_contains(automaton, data) for automaton in self._automata)
-        self._searched += 1
-        self._matching += matches
+        self._search_count += 1
+        self._match_count += matches
         return matches
 
 

@@ -81,7 +81,7 @@ class Bytecode:
 
 
 def compile_bytecode(
-    writer: AvroType, requested: Sequence[pa.Field], names: NameMatcher, *, reads_to_end: bool
+    writer: AvroType, fields: Sequence[pa.Field], names: NameMatcher, *, reads_to_end: bool
 ) -> Bytecode:
     """Compile the bytecode that reads some columns of records of `writer`.
 
@@ -89,7 +89,7 @@ def compile_bytecode(
     UnsafeInputError for types that only Spark's reader converts.
     """
     compiler = _Compiler(names)
-    columns = compiler.record(writer, requested, "", reads_to_end=reads_to_end)
+    columns = compiler.record(writer, fields, "", reads_to_end=reads_to_end)
     out = compiler.out
     out.emit(Opcode.END)
     return Bytecode(tuple(out.code), tuple(out.jumps), tuple(out.is_item_slot), columns)
@@ -103,7 +103,7 @@ class _Compiler:
         self._names = names
 
     def record(
-        self, writer: AvroType, requested: Sequence[pa.Field], path: str, *, reads_to_end: bool = True
+        self, writer: AvroType, fields: Sequence[pa.Field], path: str, *, reads_to_end: bool = True
     ) -> tuple[ColumnLayout, ...]:
         """Read the requested members of a record, and step over the others. Return the layouts in their order."""
         if writer.kind is not AvroKind.RECORD:
@@ -111,7 +111,7 @@ class _Compiler:
         find = self._names.finder(writer.fields)
         requested_by_source: dict[int, list[int]] = {}
         layouts: dict[int, ColumnLayout] = {}
-        for number, field in enumerate(requested):
+        for number, field in enumerate(fields):
             source = find(field.name)
             if source is None:
                 layouts[number] = NullLayout(field.type)
@@ -123,60 +123,58 @@ class _Compiler:
             if not numbers:
                 self.out.skip(writer_field.type)
                 continue
-            field = requested[numbers[0]]
+            field = fields[numbers[0]]
             layout = self.value(writer_field.type, field.type, child_path(path, field.name))
             layouts.update((number, layout) for number in numbers)
-        return tuple(layouts[number] for number in range(len(requested)))
+        return tuple(layouts[number] for number in range(len(fields)))
 
-    def value(self, writer: AvroType, requested: pa.DataType, path: str) -> ColumnLayout:
+    def value(self, writer: AvroType, target: pa.DataType, path: str) -> ColumnLayout:
         """Read one value."""
         if writer.kind is AvroKind.NULL:
-            return NullLayout(requested)
+            return NullLayout(target)
         if writer.kind is AvroKind.UNION:
-            return self._union(writer, requested, path)
+            return self._union(writer, target, path)
         if is_leaf(writer):
-            layout = leaf_layout(writer, requested, self.out.new_slot(), path)
+            layout = leaf_layout(writer, target, self.out.new_slot(), path)
             self.out.leaf(writer, layout.slot)
             return layout
-        if writer.kind is AvroKind.RECORD and pa.types.is_struct(requested):
-            return StructLayout(requested, self.record(writer, list(requested), path))
-        if writer.kind is AvroKind.ARRAY and pa.types.is_list(requested):
-            return self._list(writer, requested, path)
-        if writer.kind is AvroKind.MAP and pa.types.is_map(requested):
+        if writer.kind is AvroKind.RECORD and pa.types.is_struct(target):
+            return StructLayout(target, self.record(writer, list(target), path))
+        if writer.kind is AvroKind.ARRAY and pa.types.is_list(target):
+            return self._list(writer, target, path)
+        if writer.kind is AvroKind.MAP and pa.types.is_map(target):
             raise UnsafeInputError(
                 f"{path} is a map, whose entries Avro's library orders by their hashes; {READ_BY_SPARK}"
             )
-        raise UnsafeInputError(
-            f"{path} is stored as {writer}, which only Spark converts to {requested}; {READ_BY_SPARK}"
-        )
+        raise UnsafeInputError(f"{path} is stored as {writer}, which only Spark converts to {target}; {READ_BY_SPARK}")
 
-    def _list(self, writer: AvroType, requested: pa.ListType, path: str) -> ColumnLayout:
+    def _list(self, writer: AvroType, target: pa.ListType, path: str) -> ColumnLayout:
         slot = self.out.new_slot()
         items: list[ColumnLayout] = []
         path = child_path(path, "element")
-        self.out.loop(writer, slot, lambda: items.append(self.value(writer.content, requested.value_type, path)))
-        return ListLayout(requested, slot, items[0])
+        self.out.loop(writer, slot, lambda: items.append(self.value(writer.content, target.value_type, path)))
+        return ListLayout(target, slot, items[0])
 
-    def _union(self, writer: AvroType, requested: pa.DataType, path: str) -> ColumnLayout:
+    def _union(self, writer: AvroType, target: pa.DataType, path: str) -> ColumnLayout:
         null, others = split_nullable(writer)
         if not others:
             self.out.switch(NO_SLOT, [lambda: None for _ in writer.branches])
-            return NullLayout(requested)
+            return NullLayout(target)
         if len(others) > 1:
-            return self._several_branches(writer, null, others, requested, path)
+            return self._several_branches(writer, null, others, target, path)
         branch = writer.branches[others[0]]
         if null is not None and is_leaf(branch):
-            layout = leaf_layout(branch, requested, self.out.new_slot(), path)
+            layout = leaf_layout(branch, target, self.out.new_slot(), path)
             self.out.leaf(branch, layout.slot, null)
             return layout
-        return self._nullable(writer, null, lambda: self.value(branch, requested, path))
+        return self._nullable(writer, null, lambda: self.value(branch, target, path))
 
-    def _nullable(self, writer: AvroType, null: int | None, read: _ReadColumn) -> ColumnLayout:
+    def _nullable(self, writer: AvroType, null: int | None, read_value: _ReadColumn) -> ColumnLayout:
         """Read a union of null and one composite type, or of one type alone."""
         slot = self.out.new_slot() if null is not None else NO_SLOT
         layouts: list[ColumnLayout] = []
         (other,) = (index for index in range(len(writer.branches)) if index != null)
-        emitters: dict[int, _EmitCode] = {other: lambda: layouts.append(read())}
+        emitters: dict[int, _EmitCode] = {other: lambda: layouts.append(read_value())}
         if null is not None:
             emitters[null] = lambda: self.out.pad(layouts)
         self.out.switch(slot, [emitters[index] for index in range(len(writer.branches))], last=null)
@@ -186,23 +184,21 @@ class _Compiler:
         return replace(layout, validity=Validity(slot, null, True))
 
     def _several_branches(
-        self, writer: AvroType, null: int | None, others: Sequence[int], requested: pa.DataType, path: str
+        self, writer: AvroType, null: int | None, others: Sequence[int], target: pa.DataType, path: str
     ) -> ColumnLayout:
         """Read a union of several types: numbers as their wider type, other types as a struct with one member each."""
         branches = [writer.branches[index] for index in others]
         kinds = frozenset(branch.kind for branch in branches)
         is_plain = len(branches) == len(kinds) and not any(branch.logical for branch in branches)
-        if is_plain and requested == _WIDE_TYPES.get(kinds):
-            readers = [partial(self._number, branch, requested) for branch in branches]
-        elif pa.types.is_struct(requested) and [f.name for f in requested] == [
-            f"member{n}" for n in range(len(others))
-        ]:
+        if is_plain and target == _WIDE_TYPES.get(kinds):
+            readers = [partial(self._number, branch, target) for branch in branches]
+        elif pa.types.is_struct(target) and [f.name for f in target] == [f"member{n}" for n in range(len(others))]:
             readers = [
                 partial(self.value, branch, field.type, child_path(path, field.name))
-                for branch, field in zip(branches, requested, strict=True)
+                for branch, field in zip(branches, target, strict=True)
             ]
         else:
-            raise UnsafeInputError(f"{path} is a union, which only Spark converts to {requested}; {READ_BY_SPARK}")
+            raise UnsafeInputError(f"{path} is a union, which only Spark converts to {target}; {READ_BY_SPARK}")
         slot = self.out.new_slot()
         layouts = self._exclusive_branches(slot, writer, others, readers)
         # Leaves have their own validity flags.
@@ -212,12 +208,12 @@ class _Compiler:
             else layout
             for index, layout in zip(others, layouts, strict=True)
         ]
-        if pa.types.is_struct(requested):
-            return StructLayout(requested, tuple(members), Validity(slot, NO_SLOT if null is None else null, True))
+        if pa.types.is_struct(target):
+            return StructLayout(target, tuple(members), Validity(slot, NO_SLOT if null is None else null, True))
         return UnionLayout(slot, tuple(members))
 
-    def _number(self, writer: AvroType, requested: pa.DataType) -> ColumnLayout:
-        layout = number_layout(writer, requested, self.out.new_slot())
+    def _number(self, writer: AvroType, target: pa.DataType) -> ColumnLayout:
+        layout = number_layout(writer, target, self.out.new_slot())
         self.out.leaf(writer, layout.slot)
         return layout
 

@@ -71,8 +71,8 @@ def _member(value: _Value | None, name: str, names: NameMatcher) -> _Value | Non
     source = names.finder(value.type.fields)(name)
     if source is None:
         return None
-    following = value.type.fields[source + 1 :]
-    return _Value(value.type.fields[source].type, after=_indexes(following[0].type) if following else "")
+    next_fields = value.type.fields[source + 1 :]
+    return _Value(value.type.fields[source].type, after=_indexes(next_fields[0].type) if next_fields else "")
 
 
 def _indexes(type_: AvroType) -> str:
@@ -86,9 +86,9 @@ def _encoded_column(value: _Value | None) -> EncodedColumn | None:
         return None
     type_, before, after = value.type, value.before, value.after
     if type_.logical == "decimal" and type_.kind in _DECIMALS:
-        encoding = _DECIMALS[type_.kind]
+        decimal = _DECIMALS[type_.kind]
         # Writers may store a decimal longer than necessary, so bytes that repeat its sign may stand before it.
-        return EncodedColumn(encoding, "" if encoding is Encoding.DECIMAL else before, after, type_.size, type_.scale)
+        return EncodedColumn(decimal, "" if decimal is Encoding.DECIMAL else before, after, type_.size, type_.scale)
     is_millis = type_.kind is AvroKind.LONG and type_.logical in _MILLISECONDS
-    plain = Encoding.MILLIS if is_millis else _ENCODINGS.get(type_.kind)
-    return None if plain is None else EncodedColumn(plain, before, after, type_.size, 0, type_.symbols)
+    encoding = Encoding.MILLIS if is_millis else _ENCODINGS.get(type_.kind)
+    return None if encoding is None else EncodedColumn(encoding, before, after, type_.size, 0, type_.symbols)

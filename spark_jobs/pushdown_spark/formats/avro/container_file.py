@@ -28,7 +28,7 @@ _METADATA = {"type": "map", "values": "bytes"}
 _SCHEMA, _CODEC = "avro.schema", "avro.codec"
 _HEADER_SIZE = 1 << 16
 """Bytes that are fetched for a header."""
-_LONGEST_VARINT = 10
+_MAX_VARINT_SIZE = 10
 """Bytes of the longest 64-bit varint."""
 _CRC = 4
 """Bytes of the big-endian CRC-32 that ends a Snappy block. It covers the decompressed bytes."""
@@ -102,7 +102,7 @@ class BufferedInput:
     def read_long(self) -> int:
         """Return the next zigzag-encoded 64-bit number."""
         value = 0
-        for index in range(_LONGEST_VARINT):
+        for index in range(_MAX_VARINT_SIZE):
             if self._begin == self._end and not self._fill(1):
                 raise EOFError("the file ends within a number")
             byte = self._data[self._begin]
@@ -131,11 +131,11 @@ class BufferedInput:
         self._make_room(count)
         view = memoryview(self._data)
         while self._end - self._begin < count:
-            received = self._raw.readinto(view[self._end :])
-            if not received:
+            size = self._raw.readinto(view[self._end :])
+            if not size:
                 return False
-            self._end += received
-            self.bytes_fetched += received
+            self._end += size
+            self.bytes_fetched += size
         return True
 
     def _make_room(self, count: int) -> None:
@@ -194,13 +194,13 @@ class _MetadataInput:
 
     def __init__(self, source: BufferedInput) -> None:
         self._source = source
-        self._continued = 0
+        self._continuation_bytes = 0
 
     def read(self, count: int) -> bytes:
         """Return the next bytes. Raises ValueError for a number that is too long."""
         data = self._source.read(count)
-        self._continued = self._continued + 1 if count == 1 and data[0] & 0x80 else 0
-        if self._continued == _LONGEST_VARINT:
+        self._continuation_bytes = self._continuation_bytes + 1 if count == 1 and data[0] & 0x80 else 0
+        if self._continuation_bytes == _MAX_VARINT_SIZE:
             raise ValueError("a number is longer than 64 bits")
         return data
 
@@ -217,14 +217,14 @@ def _read_metadata(source: BufferedInput) -> dict[str, bytes]:
 class StoredBlock:
     """A block as stored: its file offset, its number of records, and its compressed bytes.
 
-    `number` counts from 0 at the first block of the byte range that is read. `stored` is valid until the next block is
+    `number` counts from 0 at the first block of the byte range that is read. `data` is valid until the next block is
     read.
     """
 
     number: int
     offset: int
     records: int
-    stored: memoryview
+    data: memoryview
 
 
 class BlockError(ValueError):
@@ -280,7 +280,7 @@ class BlockDecompressor:
         self._codec = codec
         self._buffer = bytearray(_USUAL_BLOCK)
         """The retained blocks, and after them, for Snappy, the block that was decompressed last."""
-        self._retained = 0
+        self._retained_size = 0
         """Bytes of the retained blocks."""
         self._last: Buffer = b""
         self._last_start: int | None = None
@@ -293,7 +293,7 @@ class BlockDecompressor:
         """
         try:
             if self._codec is AvroCodec.SNAPPY:
-                self._last, self._last_start = self._snappy(memoryview(stored)), self._retained
+                self._last, self._last_start = self._snappy(memoryview(stored)), self._retained_size
             else:
                 self._last, self._last_start = _DECOMPRESS[self._codec](stored), None
             return self._last
@@ -303,35 +303,35 @@ class BlockDecompressor:
     def retain(self) -> None:
         """Retain the block that was decompressed last, after the blocks that are retained already."""
         size = len(self._last)
-        if self._last_start != self._retained:
+        if self._last_start != self._retained_size:
             self._make_room(size)
-            memoryview(self._buffer)[self._retained : self._retained + size] = self._last
-        self._retained += size
+            memoryview(self._buffer)[self._retained_size : self._retained_size + size] = self._last
+        self._retained_size += size
 
-    def take_retained(self) -> memoryview:
+    def take_retained_blocks(self) -> memoryview:
         """Return the blocks retained since the last call. The result is valid until the next call of any method."""
-        data = memoryview(self._buffer)[: self._retained]
-        self._retained = 0
+        data = memoryview(self._buffer)[: self._retained_size]
+        self._retained_size = 0
         return data
 
     def _make_room(self, size: int) -> None:
         """Make room for `size` bytes after the retained blocks."""
-        needed = self._retained + size
-        if needed > len(self._buffer):
-            room = bytearray(max(needed, 2 * len(self._buffer)))
-            room[: self._retained] = memoryview(self._buffer)[: self._retained]
+        required_size = self._retained_size + size
+        if required_size > len(self._buffer):
+            room = bytearray(max(required_size, 2 * len(self._buffer)))
+            room[: self._retained_size] = memoryview(self._buffer)[: self._retained_size]
             self._buffer = room
 
     def _snappy(self, stored: memoryview) -> Buffer:
         if len(stored) < _CRC:
             raise ValueError("its snappy data has no checksum")
-        compressed = stored[:-_CRC]
-        size = cramjam.snappy.decompress_raw_len(compressed)
-        if size > _SNAPPY_RATIO * len(compressed):
-            raise ValueError(f"its snappy data claims that {len(compressed)} bytes unpack to {size}")
+        content = stored[:-_CRC]
+        size = cramjam.snappy.decompress_raw_len(content)
+        if size > _SNAPPY_RATIO * len(content):
+            raise ValueError(f"its snappy data claims that {len(content)} bytes unpack to {size}")
         self._make_room(size)
-        room = memoryview(self._buffer)[self._retained :]
-        data = room[: cramjam.snappy.decompress_raw_into(compressed, room)]
+        room = memoryview(self._buffer)[self._retained_size :]
+        data = room[: cramjam.snappy.decompress_raw_into(content, room)]
         if isal_zlib.crc32(data) != int.from_bytes(stored[-_CRC:], "big"):
             raise ValueError("the checksum of its snappy data is wrong")
         return data

@@ -26,7 +26,7 @@ class AvroCosts:
     """CPU seconds, measured in a warm JVM over tables of 4 to 120 columns. Only their ratios matter."""
 
     # The pushdown reader
-    fixed: float = 0.25  # planning, and starting Python
+    query_start: float = 0.25  # planning, and starting Python
     load: float = 0.05  # loading machine code into a worker
     load_bytes: float = 5e6  # the bytes that a worker decodes in that time without machine code
     decompress: float = 0.6e-9  # a decompressed byte
@@ -37,7 +37,7 @@ class AvroCosts:
     row: float = 5e-9  # a matching record
     value: float = 60e-9  # a column of a matching record
     # Spark's reader, which decodes every record completely
-    spark_fixed: float = 0.05  # a query
+    spark_query: float = 0.05  # a query
     spark_file: float = 1e-3  # a file
     spark_byte: float = 0.3e-9  # a decompressed byte
     spark_inflate: float = 3.5e-9  # as `inflate`
@@ -61,13 +61,13 @@ class AvroDecision(ReaderDecision):
 class AvroSample:
     """Sampled blocks, extrapolated to all files: decompressed bytes, records, values, and fractions between 0 and 1.
 
-    `inflated` are the decompressed bytes in the codec deflate. `candidate_fraction` is the fraction of bytes in blocks
-    that the search does not skip.
+    `deflate_size` are the decompressed bytes in the codec deflate. `candidate_fraction` is the fraction of bytes in
+    blocks that the search does not skip.
     """
 
     files: int
     size: float
-    inflated: float
+    deflate_size: float
     records: float
     values: float
     candidate_fraction: float
@@ -92,17 +92,17 @@ def estimate(files: Sequence[InputFile], query: AvroQuery, workers: int, startup
     """
     largest = _sample(files, query, 1, evaluate=False)
     spark_seconds = reader_seconds(largest, len(query.schema), workers, has_filter=False).spark
-    if not is_cheaper(_least_seconds(largest) + startup, spark_seconds):
+    if not is_cheaper(_min_seconds(largest) + startup, spark_seconds):
         records = f"about {largest.records:,.0f} records are too few to make up for starting another reader"
         raise UnsupportedError(f"{records}{startup_note(startup)}")
     blocks = _SAMPLED_BLOCKS if spark_seconds > _LONG_SCAN else 1
     sample = _sample(files, query, blocks, evaluate=True)
     seconds = reader_seconds(sample, len(query.schema), workers, has_filter=query.filter is not None)
-    found = (
+    finding = (
         f"about {human_percent(sample.matching_fraction, 1)} of the records match, in "
         f"{human_percent(sample.candidate_fraction, 1)} of the blocks (sample of {sample.blocks} blocks)"
     )
-    decision = choose_pushdown(found, seconds.pushdown, seconds.spark, startup)
+    decision = choose_pushdown(finding, seconds.pushdown, seconds.spark, startup)
     return AvroDecision(decision.reason, decision.predicted, seconds.search)
 
 
@@ -110,48 +110,48 @@ def reader_seconds(sample: AvroSample, columns: int, workers: int, *, has_filter
     """Return the CPU seconds of both readers, given the number of columns. Without a filter there is no search."""
     c = _COSTS
     rows = sample.records * sample.matching_fraction
-    decode = sample.records * c.decode + sample.values * c.decode_value
-    with_search = sample.size * c.search + sample.candidate_fraction * decode
-    search = has_filter and with_search < decode
-    decoded = sample.size * (sample.candidate_fraction if search else 1.0)
-    loads = min(max(workers, 1), decoded / c.load_bytes)
-    pushdown = _least_seconds(sample) + (with_search if search else decode) + loads * c.load
+    decode_seconds = sample.records * c.decode + sample.values * c.decode_value
+    search_seconds = sample.size * c.search + sample.candidate_fraction * decode_seconds
+    search = has_filter and search_seconds < decode_seconds
+    decoded_size = sample.size * (sample.candidate_fraction if search else 1.0)
+    loads = min(max(workers, 1), decoded_size / c.load_bytes)
+    pushdown = _min_seconds(sample) + (search_seconds if search else decode_seconds) + loads * c.load
     pushdown += rows * (c.row + columns * c.value)
-    spark = c.spark_fixed + sample.files * c.spark_file
-    spark += sample.size * c.spark_byte + sample.inflated * c.spark_inflate
+    spark = c.spark_query + sample.files * c.spark_file
+    spark += sample.size * c.spark_byte + sample.deflate_size * c.spark_inflate
     spark += sample.records * c.spark_row + sample.values * c.spark_stored_value
     spark += rows * (c.spark_matching_row + columns * c.spark_value)
     return ReaderSeconds(pushdown, spark, search)
 
 
-def _least_seconds(sample: AvroSample) -> float:
+def _min_seconds(sample: AvroSample) -> float:
     """Return the CPU seconds of the pushdown reader if it skips every block."""
-    return _COSTS.fixed + sample.size * _COSTS.decompress + sample.inflated * _COSTS.inflate
+    return _COSTS.query_start + sample.size * _COSTS.decompress + sample.deflate_size * _COSTS.inflate
 
 
 def _sample(files: Sequence[InputFile], query: AvroQuery, blocks: int, *, evaluate: bool) -> AvroSample:
     """Sample some blocks of some files, evenly spread. Without `evaluate`, all records count as matching."""
     not_empty = [file for file in files if file.size]
     samples: list[BlockSample] = []
-    inflated = 0
+    deflate_size = 0
     decoders = DecoderCache(query)
     for file in spread(not_empty, SAMPLED_FILES):
         with open_avro(file.path, file.storage, decoders, AvroMetrics()) as source:
-            found = list(source.samples(blocks, evaluate=evaluate))
-            samples += found
+            blocks_of_file = list(source.samples(blocks, evaluate=evaluate))
+            samples += blocks_of_file
             if source.header.codec is AvroCodec.DEFLATE:
-                inflated += sum(block.size for block in found)
-    stored = sum(block.stored for block in samples)
+                deflate_size += sum(block.size for block in blocks_of_file)
+    stored_size = sum(block.stored_size for block in samples)
     size = sum(block.size for block in samples)
     records = sum(block.records for block in samples)
-    scale = sum(file.size for file in not_empty) / max(stored, 1)
+    scale = sum(file.size for file in not_empty) / max(stored_size, 1)
     return AvroSample(
         files=len(not_empty),
         size=size * scale,
-        inflated=inflated * scale,
+        deflate_size=deflate_size * scale,
         records=records * scale,
         values=sum(block.values for block in samples) * scale,
         candidate_fraction=sum(block.size for block in samples if block.is_match) / max(size, 1),
-        matching_fraction=sum(block.matching for block in samples) / max(records, 1),
+        matching_fraction=sum(block.matching_records for block in samples) / max(records, 1),
         blocks=len(samples),
     )

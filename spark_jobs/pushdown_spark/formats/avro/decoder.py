@@ -131,12 +131,12 @@ class Decoder:
         if self._filter:
             metrics.blocks[AvroOutcome.FILTERED] += len(group.blocks)
         metrics.blocks[AvroOutcome.SELECTED] += len(group.blocks)
-        for slots in self._run(self._all, group):
+        for slots in self._read_slots(self._all, group):
             batch = self._batch(self._all, list(self._query.schema), slots)
             if self._query.filter is not None:
-                passing = batch.filter(self._query.filter.keep(batch))
-                self._passing_fraction = passing.num_rows / max(batch.num_rows, 1)
-                batch = passing
+                matches = batch.filter(self._query.filter.keep(batch))
+                self._passing_fraction = matches.num_rows / max(batch.num_rows, 1)
+                batch = matches
             if batch.num_rows:
                 metrics.rows_returned += batch.num_rows
                 yield batch
@@ -154,7 +154,7 @@ class Decoder:
         assert self._filter is not None
         assert self._select is not None
         selected_blocks: set[int] = set()
-        for slots in self._run(self._filter, group):
+        for slots in self._read_slots(self._filter, group):
             rows, filter_columns = self._apply_filter(slots)
             self._passing_fraction = len(rows) / max(slots.rows, 1)
             if not len(rows):
@@ -162,8 +162,8 @@ class Decoder:
             starts = slots.starts[rows.to_numpy()]
             blocks = np.searchsorted(group.ends, starts, side="right")
             selected_blocks.update(np.unique(blocks).tolist())
-            selected = self._select.run(group.data, RecordRuns.of_records(starts, group.ends[blocks]))
-            select_columns = self._batch(self._select, self._select_fields, selected)
+            slots_of_matches = self._select.run(group.data, RecordRuns.of_records(starts, group.ends[blocks]))
+            select_columns = self._batch(self._select, self._select_fields, slots_of_matches)
             metrics.rows_returned += len(rows)
             yield self._join(filter_columns.take(rows), select_columns)
         metrics.blocks[AvroOutcome.SELECTED] += len(selected_blocks)
@@ -181,16 +181,16 @@ class Decoder:
             [columns[name] for name in self._query.schema.names], schema=self._query.schema
         )
 
-    def _run(self, executor: Executor, group: BlockGroup) -> Iterator[SlotValues]:
+    def _read_slots(self, executor: Executor, group: BlockGroup) -> Iterator[SlotValues]:
         """Read all records of some blocks. A single block with very many records is read in pieces."""
         if len(group.blocks) > 1 or group.records <= self.max_records:
             yield executor.run(group.data, RecordRuns.of_blocks(group.spans))
             return
-        start, remaining = 0, group.records
-        while remaining:
-            records = min(remaining, self.max_records)
-            remaining -= records
-            is_last = not remaining
+        start, records_left = 0, group.records
+        while records_left:
+            records = min(records_left, self.max_records)
+            records_left -= records
+            is_last = not records_left
             slots = executor.run(group.data, RecordRuns.of_piece(start, len(group.data), records, is_last=is_last))
             start = slots.end
             yield slots

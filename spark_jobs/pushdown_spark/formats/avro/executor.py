@@ -108,12 +108,12 @@ class Executor:
     def run(self, data: Buffer, runs: RecordRuns) -> SlotValues:
         """Read some records of a buffer. Raises DamagedRecordError."""
         self._instructions += runs.records * len(self.bytecode.code) // CODE_WIDTH
-        compiled = self._instructions >= _COMPILED_FROM or is_compiled()
+        uses_machine_code = self._instructions >= _COMPILED_FROM or is_compiled()
         while True:
             capacities = [
                 runs.records * (self._items_per_list if is_item else 1) for is_item in self.bytecode.is_item_slot
             ]
-            status, slots = _run(self.bytecode, data, runs, capacities, compiled=compiled)
+            status, slots = _execute(self.bytecode, data, runs, capacities, uses_machine_code=uses_machine_code)
             if status is Status.DONE:
                 return slots
             if status is not Status.FULL:
@@ -121,8 +121,8 @@ class Executor:
             self._items_per_list *= 4
 
 
-def _run(
-    bytecode: Bytecode, data: Buffer, runs: RecordRuns, capacities: Sequence[int], *, compiled: bool
+def _execute(
+    bytecode: Bytecode, data: Buffer, runs: RecordRuns, capacities: Sequence[int], *, uses_machine_code: bool
 ) -> tuple[Status, SlotValues]:
     """Run the bytecode as machine code or in Python."""
     array = np.frombuffer(data, np.uint8)
@@ -140,7 +140,7 @@ def _run(
         stack=np.zeros(FRAME_WIDTH * MAX_DEPTH, np.int64),
         cursor=(cursor := np.zeros(1, np.int64)),
     )
-    status = compiled_interpreter()(memory) if compiled else _interpret(memory, data)
+    status = compiled_interpreter()(memory) if uses_machine_code else _interpret(memory, data)
     spans = _slot_spans(table.tolist())
     views = tuple(values[span] for span in spans), tuple(valid[span] for span in spans)
     return Status(status), SlotValues(array, starts, int(cursor[0]), *views)
@@ -171,7 +171,7 @@ def _slot_spans(table: Sequence[int]) -> list[slice]:
     return [slice(begin, begin + count) for begin, count in zip(table[::SLOT_WIDTH], table[2::SLOT_WIDTH], strict=True)]
 
 
-_INLINED: tuple[Callable[..., object], ...] = (
+_INLINE_FUNCTIONS: tuple[Callable[..., object], ...] = (
     interpreter.read_zigzag,
     interpreter.read_word,
     interpreter.append,
@@ -193,15 +193,15 @@ def compiled_interpreter() -> CompiledFunction:
     """
     names = dict(vars(interpreter))
     names["index"] = _unsigned_index()
-    for function in _INLINED:
+    for function in _INLINE_FUNCTIONS:
         names[function.__name__] = _njit()(_rebind(function, names), inline="always", _nrt=False)
-    return _compile_cached(_rebind(interpreter.interpret, names))
+    return _compile_with_cache(_rebind(interpreter.interpret, names))
 
 
 @cache
 def compiled_copy() -> CompiledFunction:
     """Return `interpreter.copy_bytes` as machine code."""
-    return _compile_cached(interpreter.copy_bytes)
+    return _compile_with_cache(interpreter.copy_bytes)
 
 
 def is_compiled() -> bool:
@@ -209,7 +209,7 @@ def is_compiled() -> bool:
     return compiled_interpreter.cache_info().currsize > 0
 
 
-def _compile_cached(function: CompiledFunction) -> CompiledFunction:
+def _compile_with_cache(function: CompiledFunction) -> CompiledFunction:
     """Compile a function, once for all processes if there is a directory for the cache."""
     try:
         return _njit()(function, cache=True, nogil=True, _nrt=False)

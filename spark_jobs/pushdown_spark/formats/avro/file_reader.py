@@ -58,12 +58,12 @@ class BlockSample:
     record passes.
     """
 
-    stored: int
+    stored_size: int
     size: int
     records: int
     values: int
     is_match: bool
-    matching: float
+    matching_records: float
 
 
 class AvroFile:
@@ -100,7 +100,7 @@ class AvroFile:
             if evaluate:
                 yield self._sample(block, data)
             else:
-                yield self._block_sample(block, data, is_match=True, matching=block.records)
+                yield self._block_sample(block, data, is_match=True, matching_records=block.records)
 
     def _sample(self, block: StoredBlock, data: Buffer) -> BlockSample:
         group = BlockGroup([DecompressedBlock(block.number, block.offset, block.records, len(data))], data)
@@ -108,11 +108,13 @@ class AvroFile:
         is_match = search is None or search.may_match(data)
         with self._locate_errors(group):
             fraction = self._decoder.matching_fraction(group, _SAMPLED_RECORDS) if is_match else 0.0
-        return self._block_sample(block, data, is_match=is_match, matching=fraction * block.records)
+        return self._block_sample(block, data, is_match=is_match, matching_records=fraction * block.records)
 
-    def _block_sample(self, block: StoredBlock, data: Buffer, *, is_match: bool, matching: float) -> BlockSample:
+    def _block_sample(
+        self, block: StoredBlock, data: Buffer, *, is_match: bool, matching_records: float
+    ) -> BlockSample:
         values = block.records * self._decoder.stored_values
-        return BlockSample(len(block.stored), len(data), block.records, values, is_match, matching)
+        return BlockSample(len(block.data), len(data), block.records, values, is_match, matching_records)
 
     def _groups(self, start: int, end: int) -> Iterator[BlockGroup]:
         """Yield the blocks that may hold a matching record, in groups. A group is valid until the next one."""
@@ -120,17 +122,17 @@ class AvroFile:
         size = records = 0
         for block in self._candidates(start, end):
             if pending and records + block.records > self._decoder.max_records:
-                yield BlockGroup(pending, self._decompressor.take_retained())
+                yield BlockGroup(pending, self._decompressor.take_retained_blocks())
                 pending, size, records = [], 0, 0
             self._decompressor.retain()
             pending.append(block)
             size += block.size
             records += block.records
             if size >= _GROUP_SIZE:
-                yield BlockGroup(pending, self._decompressor.take_retained())
+                yield BlockGroup(pending, self._decompressor.take_retained_blocks())
                 pending, size, records = [], 0, 0
         if pending:
-            yield BlockGroup(pending, self._decompressor.take_retained())
+            yield BlockGroup(pending, self._decompressor.take_retained_blocks())
 
     def _candidates(self, start: int, end: int) -> Iterator[DecompressedBlock]:
         """Yield the blocks that may hold a matching record. Each is the block that was decompressed last."""
@@ -155,7 +157,7 @@ class AvroFile:
     def _decompress(self, block: StoredBlock) -> Buffer:
         """Return the encoded records of a block. They are valid until the next block is decompressed."""
         try:
-            data = self._decompressor.decompress(block.stored)
+            data = self._decompressor.decompress(block.data)
             self._decoder.check(block.records, len(data))
         except ValueError as problem:
             raise BlockError(block.number, block.offset, str(problem)) from problem

@@ -109,7 +109,7 @@ _JUMP, _PAD, _ITEMS, _UNION = Opcode.JUMP.value, Opcode.PAD.value, Opcode.ITEMS.
 _FULL, _PAST_END, _BAD_NUMBER = -Status.FULL.value, -Status.PAST_END.value, -Status.BAD_NUMBER.value
 _BAD_LENGTH, _BAD_BRANCH = -Status.BAD_LENGTH.value, -Status.BAD_BRANCH.value
 _LEFT_OVER = Status.LEFT_OVER.value
-_LONGEST_INT, _LONGEST_LONG = 5, 10
+_MAX_INT_SIZE, _MAX_LONG_SIZE = 5, 10
 MAX_FIFTH_BYTE, MAX_TENTH_BYTE = 0x0F, 0x01
 """The last byte of the longest varints: the fifth byte of an int has four bits, the tenth byte of a long has one."""
 _MAX_EMPTY_ITEMS = 0xFFFFFF
@@ -214,7 +214,7 @@ def append(memory: Memory, slot: int, value: int, is_valid: int, pos: int) -> in
     return pos
 
 
-def read_zigzag(data: Buffer | Integers, pos: int, stop: int, longest: int) -> tuple[int, int]:
+def read_zigzag(data: Buffer | Integers, pos: int, stop: int, max_size: int) -> tuple[int, int]:
     """Read a number of at most 5 bytes (32 bits) or 10 bytes (64 bits). Return it and the offset after it."""
     if pos >= stop:
         return 0, _PAST_END
@@ -223,7 +223,7 @@ def read_zigzag(data: Buffer | Integers, pos: int, stop: int, longest: int) -> t
     number = byte & 127
     count = 1
     while byte >= 128:
-        if count == longest:
+        if count == max_size:
             return 0, _BAD_NUMBER
         if pos >= stop:
             return 0, _PAST_END
@@ -231,7 +231,7 @@ def read_zigzag(data: Buffer | Integers, pos: int, stop: int, longest: int) -> t
         pos += 1
         number |= (byte & 127) << (7 * count)
         count += 1
-    if count == longest and byte > (MAX_FIFTH_BYTE if longest == _LONGEST_INT else MAX_TENTH_BYTE):
+    if count == max_size and byte > (MAX_FIFTH_BYTE if max_size == _MAX_INT_SIZE else MAX_TENTH_BYTE):
         return 0, _BAD_NUMBER
     return ((number >> 1) & 0x7FFFFFFFFFFFFFFF) ^ -(number & 1), pos
 
@@ -249,7 +249,7 @@ def read_word(data: Buffer | Integers, pos: int, size: int) -> int:
 def read_branch(memory: Memory, pos: int, stop: int, pc: int) -> tuple[int, int]:
     """Read the index of a union's branch. Return it and the offset after it."""
     slot, branches = memory.code[index(pc + 1)], memory.code[index(pc + 2)]
-    branch, pos = read_zigzag(memory.data, pos, stop, _LONGEST_LONG)
+    branch, pos = read_zigzag(memory.data, pos, stop, _MAX_LONG_SIZE)
     if pos >= 0 and (branch < 0 or branch >= branches):
         return 0, _BAD_BRANCH
     return branch, append(memory, slot, branch, 1, pos)
@@ -265,10 +265,10 @@ def next_item(memory: Memory, pos: int, stop: int, pc: int, top: int) -> tuple[i
     if stack[top] > 0:
         stack[top] -= 1
         return 1, pos
-    items, pos = read_zigzag(data, pos, stop, _LONGEST_LONG)
+    items, pos = read_zigzag(data, pos, stop, _MAX_LONG_SIZE)
     if items < 0:
         # A chunk with a negative number of items also has its length in bytes.
-        length, pos = read_zigzag(data, pos, stop, _LONGEST_LONG)
+        length, pos = read_zigzag(data, pos, stop, _MAX_LONG_SIZE)
         items = -items
         if pos >= 0 and (length < 0 or length > stop - pos):
             return 0, _BAD_LENGTH

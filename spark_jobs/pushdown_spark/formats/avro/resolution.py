@@ -78,30 +78,28 @@ def minimum_size(writer: AvroType) -> int:
     return _SIZES.get(writer.kind, 1)
 
 
-def leaf_layout(writer: AvroType, requested: pa.DataType, slot: int, path: str) -> LeafLayout:
+def leaf_layout(writer: AvroType, target: pa.DataType, slot: int, path: str) -> LeafLayout:
     """Return how a value becomes a requested Arrow value. Raises UnsafeInputError where only Spark converts it."""
-    if not _fits(writer, requested):
-        raise UnsafeInputError(
-            f"{path} is stored as {writer}, which only Spark converts to {requested}; {READ_BY_SPARK}"
-        )
-    if pa.types.is_decimal128(requested):
-        return LeafLayout(requested, slot, SlotContent.DECIMAL)
-    if writer.logical.endswith("timestamp-millis") and pa.types.is_timestamp(requested):
-        return LeafLayout(requested, slot, SlotContent.MILLISECONDS)
-    return LeafLayout(requested, slot, _SLOT_CONTENTS.get(writer.kind, SlotContent.NUMBER), writer.symbols)
+    if not _fits(writer, target):
+        raise UnsafeInputError(f"{path} is stored as {writer}, which only Spark converts to {target}; {READ_BY_SPARK}")
+    if pa.types.is_decimal128(target):
+        return LeafLayout(target, slot, SlotContent.DECIMAL)
+    if writer.logical.endswith("timestamp-millis") and pa.types.is_timestamp(target):
+        return LeafLayout(target, slot, SlotContent.MILLISECONDS)
+    return LeafLayout(target, slot, _SLOT_CONTENTS.get(writer.kind, SlotContent.NUMBER), writer.symbols)
 
 
-def number_layout(writer: AvroType, requested: pa.DataType, slot: int) -> LeafLayout:
+def number_layout(writer: AvroType, target: pa.DataType, slot: int) -> LeafLayout:
     """Return how a number becomes a number of a wider type."""
-    return LeafLayout(requested, slot, _SLOT_CONTENTS.get(writer.kind, SlotContent.NUMBER))
+    return LeafLayout(target, slot, _SLOT_CONTENTS.get(writer.kind, SlotContent.NUMBER))
 
 
-def _fits(writer: AvroType, requested: pa.DataType) -> bool:
+def _fits(writer: AvroType, target: pa.DataType) -> bool:
     """Return whether the requested type is the one that Spark infers for an Avro type, or a wider integer."""
-    if writer.logical == _DECIMAL and pa.types.is_decimal128(requested):
+    if writer.logical == _DECIMAL and pa.types.is_decimal128(target):
         has_bytes = writer.kind in (AvroKind.BYTES, AvroKind.FIXED)
-        return bool(has_bytes and (requested.precision, requested.scale) == (writer.precision, writer.scale))
-    if writer.kind is AvroKind.INT and not writer.logical and pa.types.is_int64(requested):
+        return bool(has_bytes and (target.precision, target.scale) == (writer.precision, writer.scale))
+    if writer.kind is AvroKind.INT and not writer.logical and pa.types.is_int64(target):
         # Ints and longs are encoded alike.
         return True
-    return bool(requested == utc_arrow_type(leaf_spark_type(writer)))
+    return bool(target == utc_arrow_type(leaf_spark_type(writer)))

@@ -20,14 +20,14 @@ from pushdown_spark.runtime.spark_internals import expression_column, java_expre
 
 _DATA_SOURCES = "org.apache.spark.sql.execution.datasources"
 _ATTRIBUTE_SET = "org.apache.spark.sql.catalyst.expressions.AttributeSet"
-_UNCHANGED = "org.apache.spark.sql.catalyst.expressions.KnownNullable"
+_OPAQUE = "org.apache.spark.sql.catalyst.expressions.KnownNullable"
 """An expression with the value of its operand. It generates no code."""
 _METADATA_KEY = "__metadata_col"
 """The key that Spark gives columns such as `_metadata`."""
-_PRUNING = "partition pruning"
+_PARTITION_PRUNING = "partition pruning"
 _MISSING_DAYS = range(GREGORIAN_DAY - 10, GREGORIAN_DAY)
 """The days from 1582-10-05 to 1582-10-14, which the calendar of Java's older classes lacks."""
-_MAX_PRINTED = 200
+_MAX_FILTER_LENGTH = 200
 """Maximum length of a filter in the report, in characters."""
 
 
@@ -51,12 +51,12 @@ def file_filters(
         if class_name(plan) == "Project":
             relation = plan.collectLeaves().head()
             conditions = [alias.child() for alias in elements(plan.projectList())]
-            pushed = [
+            descriptions = [
                 _describe_pushdown(frame.sparkSession, relation, partitions, condition) for condition in conditions
             ]
             return [
-                _report(sql, text if has_filters or text == _PRUNING else "")
-                for sql, text in zip(conjuncts, pushed, strict=True)
+                _report(sql, text if has_filters or text == _PARTITION_PRUNING else "")
+                for sql, text in zip(conjuncts, descriptions, strict=True)
             ]
     except (PySparkException, Py4JError):
         # A constant that fails in ANSI mode, for example. The query itself raises the error.
@@ -105,19 +105,19 @@ def hide_from_filters(frame: DataFrame, names: Collection[str]) -> DataFrame:
     Columns of char(n) and varchar(n) stay as they are, because Spark needs their metadata to compare them.
     """
     spark = frame.sparkSession
-    unchanged = java_class(spark, _UNCHANGED)
-    hidden = {}
+    opaque = java_class(spark, _OPAQUE)
+    opaque_columns = {}
     for field in frame.schema.fields:
         if field.name in names and DECLARED_TYPE not in field.metadata:
-            column = expression_column(spark, unchanged(java_expression(spark, f.col(quote_name(field.name)))))
-            hidden[field.name] = column.alias(field.name, metadata=field.metadata) if field.metadata else column
-    return frame.withColumns(hidden)
+            column = expression_column(spark, opaque(java_expression(spark, f.col(quote_name(field.name)))))
+            opaque_columns[field.name] = column.alias(field.name, metadata=field.metadata) if field.metadata else column
+    return frame.withColumns(opaque_columns)
 
 
 def _report(sql: str, pushed_as: str) -> ConjunctReport:
     if not pushed_as:
         return unsupported_conjunct(sql, "Spark does not push it into this format")
-    exactness = Exactness.EXACT if pushed_as == _PRUNING else Exactness.INEXACT
+    exactness = Exactness.EXACT if pushed_as == _PARTITION_PRUNING else Exactness.INEXACT
     return ConjunctReport(sql=sql, exactness=exactness, pushed_as=pushed_as)
 
 
@@ -125,24 +125,24 @@ def _describe_pushdown(
     spark: SparkSession, relation: JavaObject, partitions: Sequence[str], condition: JavaObject
 ) -> str:
     """Return what Spark's scan does with an optimized condition, or an empty string if it does nothing."""
-    used = list(elements(condition.references().toSeq()))
-    data = [column for column in used if str(column.name()) not in partitions]
-    if used and not data and condition.deterministic():
-        return _PRUNING
-    stored = [column for column in data if not column.metadata().contains(_METADATA_KEY)]
-    if not stored:
+    columns = list(elements(condition.references().toSeq()))
+    data = [column for column in columns if str(column.name()) not in partitions]
+    if columns and not data and condition.deterministic():
+        return _PARTITION_PRUNING
+    file_columns = [column for column in data if not column.metadata().contains(_METADATA_KEY)]
+    if not file_columns:
         return ""
     strategy = scala_object(spark, f"{_DATA_SOURCES}.DataSourceStrategy")
-    stored_set = scala_object(spark, _ATTRIBUTE_SET).apply(scala_seq(spark, stored))
+    column_set = scala_object(spark, _ATTRIBUTE_SET).apply(scala_seq(spark, file_columns))
     # The part of the condition that is about the columns of the files.
-    part = strategy.extractPredicatesWithinOutputSet(condition, stored_set)
+    part = strategy.extractPredicatesWithinOutputSet(condition, column_set)
     if part.isEmpty():
         return ""
-    translated = strategy.translateFilter(part.get(), _takes_members(spark, relation))
-    if translated.isEmpty():
+    source_filter = strategy.translateFilter(part.get(), _takes_members(spark, relation))
+    if source_filter.isEmpty():
         return ""
-    text = str(translated.get().toString())
-    return f"Spark's reader: {text if len(text) <= _MAX_PRINTED else f'{text[:_MAX_PRINTED]}...'}"
+    text = str(source_filter.get().toString())
+    return f"Spark's reader: {text if len(text) <= _MAX_FILTER_LENGTH else f'{text[:_MAX_FILTER_LENGTH]}...'}"
 
 
 def _takes_members(spark: SparkSession, relation: JavaObject) -> bool:

@@ -116,10 +116,10 @@ class NativeScan(Scan):
         request, frame, names = self._request, self._frame(), self._data_columns
         if request.source.format not in FILTER_SETTINGS:
             return frame
-        hidden = unsafe_columns(frame.sparkSession, request, names)
+        hidden_columns = unsafe_columns(frame.sparkSession, request, names)
         if self._filter_obstacle is not None:
-            hidden += self._filtered_columns(names)
-        return hide_from_filters(frame, set(hidden)) if hidden else frame
+            hidden_columns += self._filtered_columns(names)
+        return hide_from_filters(frame, set(hidden_columns)) if hidden_columns else frame
 
     def analysis_frame(self) -> DataFrame:
         """Return Spark's DataFrame with all columns visible, because an analysis pushes no filters."""
@@ -149,15 +149,15 @@ class NativeScan(Scan):
         request = self._request
         if request.implicit_values is None:
             return request.native
-        added = request.implicit_values.by_file(request.implicit, list(map(decode_uri, request.uris)))
-        return request.native.selectExpr(*map(quote_name, request.native.columns), *added)
+        items = request.implicit_values.by_file(request.implicit, list(map(decode_uri, request.uris)))
+        return request.native.selectExpr(*map(quote_name, request.native.columns), *items)
 
     def report(self) -> SourceReport:
         """Return the plan with the filters that Spark pushes. The counts of a run come from Spark's task metrics."""
-        malformed = self._request.malformed
-        if malformed is None:
+        malformed_lines = self._request.malformed
+        if malformed_lines is None:
             return self._plan_report
-        return self._plan_report.model_copy(update={"malformed_lines": malformed.count()})
+        return self._plan_report.model_copy(update={"malformed_lines": malformed_lines.count()})
 
     def report_of_run(self) -> Callable[[], SourceReport]:
         """Return `report`, which later runs do not change. Making it takes time, so it waits until it is needed."""
@@ -188,14 +188,14 @@ class NativeScan(Scan):
         partitions = self._request.listing.partition_columns
         has_filters = self._request.source.format in FILTER_SETTINGS
         reports = file_filters(self.frame(), partitions, short, has_filters=has_filters)
-        planned = {report.sql: report for report in reports}
-        return tuple(planned.get(sql) or _unplanned_conjunct(sql) for sql in conjuncts)
+        reports_by_sql = {report.sql: report for report in reports}
+        return tuple(reports_by_sql.get(sql) or _unplanned_conjunct(sql) for sql in conjuncts)
 
 
 def _columns_in(tree: exp.Expr, columns: Sequence[str]) -> list[str]:
     """Return the columns whose names occur in a tree."""
-    named = {node.name.lower() for node in tree.find_all(exp.Identifier)}
-    return [name for name in columns if name.lower() in named]
+    tree_names = {node.name.lower() for node in tree.find_all(exp.Identifier)}
+    return [name for name in columns if name.lower() in tree_names]
 
 
 def _unplanned_conjunct(sql: str) -> ConjunctReport:

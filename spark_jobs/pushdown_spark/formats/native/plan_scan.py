@@ -24,7 +24,7 @@ from pushdown_spark.scan.base_scan import Scan, SparkCount
 
 _MAX_PLANNED_CONJUNCTS = 8
 """Maximum number of conjuncts that Spark plans for the report. A connector may read the log of its table for each."""
-_PUSHED = re.compile(
+_SCAN_FILTERS = re.compile(
     r"PushedFilters: \[(?P<file>.*?)\](?:, |$)|PartitionFilters: \[(?P<partition>.*?)\](?:, |$)"
     r"|\bfilters=(?P<iceberg>.*?), (?:runtimeFilters|groupedBy)=",
     re.MULTILINE,
@@ -47,14 +47,14 @@ _MANIFESTS = {"total": "total data manifests", "skipped": "number of skipped dat
 class _PlannedFilters:
     """The filters that the scans of a plan have, and the number of nodes that evaluate conditions after them."""
 
-    pushed: frozenset[str]
-    evaluated: int
+    scan_filters: frozenset[str]
+    filter_nodes: int
 
     @classmethod
     def of(cls, frame: DataFrame) -> _PlannedFilters:
         """Plan a DataFrame."""
         plan = java_string(frame.sparkSession, physical_plan(frame))
-        filters = (text for match in _PUSHED.finditer(plan) for text in match.groups() if text)
+        filters = (text for match in _SCAN_FILTERS.finditer(plan) for text in match.groups() if text)
         return cls(frozenset(_IDENTIFIER.sub("", text) for text in filters), len(_FILTER.findall(plan)))
 
 
@@ -90,15 +90,15 @@ class SparkPlanScan(Scan):
         if not metrics:
             return report
         files_read = sum(metrics[name] for name in _FILES_READ)
-        total, skipped = report.files_total, metrics.get(_FILES_SKIPPED)
-        if skipped is None and total:
-            skipped = max(total - files_read, 0)
+        total, files_skipped = report.files_total, metrics.get(_FILES_SKIPPED)
+        if files_skipped is None and total:
+            files_skipped = max(total - files_read, 0)
         manifests = {outcome: metrics[name] for outcome, name in _MANIFESTS.items() if name in metrics}
         return report.model_copy(
             update={
                 "files_read": files_read,
-                "files_total": total if skipped is None else files_read + skipped,
-                "skipped": {} if skipped is None else {Skipped.FILES: skipped},
+                "files_total": total if files_skipped is None else files_read + files_skipped,
+                "skipped": {} if files_skipped is None else {Skipped.FILES: files_skipped},
                 "units": {"manifests": manifests} if manifests else {},
             }
         )
@@ -152,18 +152,18 @@ class SparkPlanScan(Scan):
         if not is_planned or len(sql) > MAX_PLANNED_LENGTH:
             return unsupported_conjunct(sql, "not planned for the report")
         try:
-            planned = _PlannedFilters.of(self._request.native.where(sql))
+            filters = _PlannedFilters.of(self._request.native.where(sql))
         except (PySparkException, Py4JError):
             # The query itself raises the error.
             return unsupported_conjunct(sql, "Spark cannot plan it")
-        pushed = ", ".join(sorted(planned.pushed - self._own_filters.pushed))
-        if not pushed:
+        new_filters = ", ".join(sorted(filters.scan_filters - self._own_filters.scan_filters))
+        if not new_filters:
             return unsupported_conjunct(sql, "Spark does not push it into the scan")
-        is_exact = planned.evaluated == self._own_filters.evaluated
+        is_exact = filters.filter_nodes == self._own_filters.filter_nodes
         return ConjunctReport(
             sql=sql,
             exactness=Exactness.EXACT if is_exact else Exactness.INEXACT,
-            pushed_as=f"filter of Spark's scan: {pushed}",
+            pushed_as=f"filter of Spark's scan: {new_filters}",
         )
 
 

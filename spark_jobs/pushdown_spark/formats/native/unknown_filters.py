@@ -39,10 +39,10 @@ _OLD_TYPES = frozenset({LogicalType.DATE, LogicalType.TIMESTAMP})
 
 def unsafe_columns(spark: SparkSession, request: ScanRequest, columns: Sequence[str]) -> list[str]:
     """Return those columns of files that must be hidden from filters which the planner does not know."""
-    source, required = request.source, set(request.columns)
+    source, required_columns = request.source, set(request.columns)
     if source.reader is ReaderChoice.SPARK:
         return []
-    columns = [name for name in columns if name in required]
+    columns = [name for name in columns if name in required_columns]
     may_list_null = source.format is SourceFormat.ORC and _may_list_null(spark, request)
     if may_list_null or request.sql_function is not None or _may_lose_lines(spark, request):
         return columns

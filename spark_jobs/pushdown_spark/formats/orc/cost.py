@@ -26,7 +26,7 @@ class OrcCosts:
     """CPU seconds, measured over TPC-H lineitem and tables of 4 to 120 columns. Only their ratios matter."""
 
     # The pushdown reader
-    fixed: float = 0.14  # a query, with the start of Python
+    query_start: float = 0.14  # a query, with the start of Python
     file: float = 1.2e-3  # opening a file
     search: float = 12e-9  # reading a value of a filter column and evaluating the filter
     lists: float = 25e-9  # the same for a list of values, in addition
@@ -34,7 +34,7 @@ class OrcCosts:
     decode: float = 36e-9  # a value of consecutive row groups
     row: float = 60e-9  # a value of a matching row, passed to Spark
     # Spark's reader
-    spark_fixed: float = 0.055  # a query
+    spark_query: float = 0.055  # a query
     spark_file: float = 2.6e-3  # opening a file
     spark_column: float = 0.4e-3  # opening a column of a file
     spark_search: float = 20e-9  # as `search`
@@ -100,7 +100,7 @@ def estimate(files: Sequence[InputFile], query: OrcQuery, startup: float = 0.0, 
         rows = rows * sum(file.size for file in files) // max(sampled_bytes, 1)
         row = _mean_width([source.row for source in sources])
         spark_seconds = _opening_seconds(len(files), len(files), row) + rows * row.values * _COSTS.spark
-        if not is_cheaper(_COSTS.fixed, spark_seconds):
+        if not is_cheaper(_COSTS.query_start, spark_seconds):
             reason = f"about {rows:,} rows are too few to make up for starting another reader"
             return OrcDecision(reason, reader=OrcReader.SPARK)
         sample = _sample(sources, len(files), rows, row)
@@ -132,7 +132,7 @@ def reader_seconds(sample: OrcSample, lists: Sequence[int]) -> dict[OrcReader, f
     steps = sum(math.log2(length) for length in lists if length > 1)
     opening_seconds = _opening_seconds(sample.files, sample.live_files, sample.row)
     return {
-        OrcReader.LAZY: c.fixed
+        OrcReader.LAZY: c.query_start
         + sample.files * c.file
         + search * c.search
         + alive_rows * len(lists) * c.lists
@@ -149,7 +149,7 @@ def reader_seconds(sample: OrcSample, lists: Sequence[int]) -> dict[OrcReader, f
 
 def _opening_seconds(files: int, live_files: float, row: RowWidth) -> float:
     """Return the CPU seconds of Spark's reader for a query, to open files, and to open columns if any row is left."""
-    return _COSTS.spark_fixed + files * _COSTS.spark_file + live_files * row.columns * _COSTS.spark_column
+    return _COSTS.spark_query + files * _COSTS.spark_file + live_files * row.columns * _COSTS.spark_column
 
 
 def _mean_width(rows: Sequence[RowWidth]) -> RowWidth:

@@ -36,12 +36,12 @@ class ParquetCosts:
     """CPU seconds, measured in a warm JVM over tables of 4 to 61 columns. Only their ratios matter."""
 
     # The pushdown reader
-    fixed: float = 0.25  # planning, and starting Python
+    query_start: float = 0.25  # planning, and starting Python
     search: float = 15e-9  # decoding a value of a filter column and evaluating the filter
     page: float = 5e-9  # skipping a value of another leaf column in a page with a matching row
     row: float = 60e-9  # a value of a leaf column of a matching row, passed to Spark
     # Spark's reader
-    spark_fixed: float = 0.05  # a query
+    spark_query: float = 0.05  # a query
     spark: float = 20e-9  # a value of a leaf column in a page that is not pruned
 
 
@@ -107,28 +107,28 @@ def estimate(
             sample = _with_pages(sample, sources, alive, query.filter)
     if is_small:
         # Within the block, this would be reported as an error of a file.
-        remaining = f"about {sample.rows * sample.alive_fraction:,.0f} rows"
-        raise UnsupportedError(f"statistics leave {remaining}, too few to make up for starting another reader")
+        row_count = f"about {sample.rows * sample.alive_fraction:,.0f} rows"
+        raise UnsupportedError(f"statistics leave {row_count}, too few to make up for starting another reader")
     pushdown, spark = reader_seconds(sample, spark_prunes=spark_prunes)
-    found = (
+    finding = (
         f"about {human_percent(sample.row_fraction * sample.alive_fraction, 1)} of the rows match, and statistics "
         f"leave {human_percent(sample.alive_fraction * sample.page_fraction, 1)} of the rows"
     )
-    return choose_pushdown(found, pushdown, spark, startup)
+    return choose_pushdown(finding, pushdown, spark, startup)
 
 
 def reader_seconds(sample: ParquetSample, *, spark_prunes: bool = True) -> tuple[float, float]:
     """Return the CPU seconds of the pushdown reader and of Spark's, which reads all rows unless it prunes."""
     c = _COSTS
-    alive = sample.rows * sample.alive_fraction
+    alive_rows = sample.rows * sample.alive_fraction
     search = sample.filter.values * c.search + sample.filter.decompression
     page = (sample.row.values - sample.filter.values) * c.page + sample.row.decompression - sample.filter.decompression
     row = sample.row.values * c.row
-    pushdown = c.fixed + alive * (
+    pushdown = c.query_start + alive_rows * (
         sample.page_fraction * search + sample.hit_fraction * page + sample.row_fraction * row
     )
     spark = sample.row.values * c.spark + sample.row.decompression
-    return pushdown, c.spark_fixed + (alive * sample.page_fraction if spark_prunes else sample.rows) * spark
+    return pushdown, c.spark_query + (alive_rows * sample.page_fraction if spark_prunes else sample.rows) * spark
 
 
 def _footer_sample(sources: Sequence[OpenParquet], alive: Sequence[Sequence[int]], scale: float) -> ParquetSample:
@@ -156,9 +156,9 @@ def _footer_sample(sources: Sequence[OpenParquet], alive: Sequence[Sequence[int]
 def _row_size(sources: Sequence[OpenParquet], columns: Sequence[FileColumns], rows: int) -> RowSize:
     """Return the mean size of a row in some columns of each file. A list has a value for each element."""
     values, decompression = 0, 0.0
-    for source, requested in zip(sources, columns, strict=True):
+    for source, file_columns in zip(sources, columns, strict=True):
         groups = [source.footer.row_group(number) for number in range(source.footer.num_row_groups)]
-        for chunk in (group.column(leaf) for group in groups for leaf in requested.leaf_indices):
+        for chunk in (group.column(leaf) for group in groups for leaf in file_columns.leaf_indices):
             values += chunk.num_values
             decompression += chunk.total_uncompressed_size * _DECOMPRESSION.get(chunk.compression, 0.0)
     return RowSize(values / max(rows, 1), decompression / max(rows, 1))
@@ -183,17 +183,17 @@ def _with_pages(
     `alive` has the row groups that may match.
     """
     pages: list[_Page] = []
-    wanted = int(sample.rows * sample.alive_fraction * _SAMPLED_FRACTION) // max(len(sources), 1)
-    rows = min(max(wanted, _MIN_SAMPLED_ROWS), _MAX_SAMPLED_ROWS)
+    fraction_of_rows = int(sample.rows * sample.alive_fraction * _SAMPLED_FRACTION) // max(len(sources), 1)
+    rows = min(max(fraction_of_rows, _MIN_SAMPLED_ROWS), _MAX_SAMPLED_ROWS)
     for source, groups in zip(sources, alive, strict=True):
         if groups:
             pages += _pages(source.sample(groups[len(groups) // 2], rows), arrow_filter)
-    sampled = max(sum(page.rows for page in pages), 1)
+    sampled_rows = max(sum(page.rows for page in pages), 1)
     return replace(
         sample,
-        page_fraction=sum(page.rows for page in pages if page.is_alive) / sampled,
-        hit_fraction=sum(page.rows for page in pages if page.matching) / sampled,
-        row_fraction=sum(page.matching for page in pages) / sampled,
+        page_fraction=sum(page.rows for page in pages if page.is_alive) / sampled_rows,
+        hit_fraction=sum(page.rows for page in pages if page.matching_rows) / sampled_rows,
+        row_fraction=sum(page.matching_rows for page in pages) / sampled_rows,
     )
 
 
@@ -202,7 +202,7 @@ class _Page:
     """Rows that are likely to be one page, how many of them match, and whether their bounds allow a match."""
 
     rows: int
-    matching: int
+    matching_rows: int
     is_alive: bool
 
 

@@ -79,8 +79,8 @@ class _Translator:
         """Return an expression that is true wherever the node is, or None if there is none but TRUE."""
         match node:
             case And(parts=parts):
-                translated = [part for part in map(self.superset, parts) if part is not None]
-                return reduce(operator.and_, translated) if translated else None
+                expressions = [part for part in map(self.superset, parts) if part is not None]
+                return reduce(operator.and_, expressions) if expressions else None
             case Or(parts=parts):
                 return self._join(parts, self.superset, operator.or_)
             case IsTrue(part=part):
@@ -123,8 +123,8 @@ class _Translator:
         self, parts: tuple[Node, ...], translate: Callable[[Node], Expr | None], join: Callable[[Expr, Expr], Expr]
     ) -> Expr | None:
         """Join all parts, or None if one has no expression."""
-        translated = [part for part in map(translate, parts) if part is not None]
-        return reduce(join, translated) if len(translated) == len(parts) else None
+        expressions = [part for part in map(translate, parts) if part is not None]
+        return reduce(join, expressions) if len(expressions) == len(parts) else None
 
     def _column(self, column: Column) -> Expr | None:
         values = self._members(column)
@@ -173,12 +173,12 @@ class _Translator:
         high = _literal(node.column, 0.0 if node.value == 0.0 else node.value)
         match node.op:
             case Op.EQ:
-                compared = (column >= low) & (column <= high)
+                test = (column >= low) & (column <= high)
             case Op.LT | Op.LE:
-                compared = _OPERATORS[node.op](column, high)
+                test = _OPERATORS[node.op](column, high)
             case _:
-                compared = _OPERATORS[node.op](column, low)
-        return compared | is_nan
+                test = _OPERATORS[node.op](column, low)
+        return test | is_nan
 
     def _in_list(self, node: InList) -> Expr | None:
         """Test for the values of a list. Statistics prune long lists only by the smallest and the largest value."""

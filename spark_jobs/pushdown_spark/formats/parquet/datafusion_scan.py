@@ -27,7 +27,7 @@ _SETTINGS = {
     # Nanoseconds, the default, have no room for years after 2262.
     "datafusion.execution.parquet.coerce_int96": "us",
 }
-_PRUNING = (
+_PRUNING_SETTINGS = (
     "datafusion.execution.parquet.enable_page_index",
     "datafusion.execution.parquet.bloom_filter_on_read",
 )
@@ -36,16 +36,16 @@ _PRUNING = (
 class DataFusionScan:
     """A scan of a part of a file. `columns` have the file's names and types in which Arrow reads them.
 
-    The columns named in `stored` have the file's own type instead, because DataFusion filters members of structs early
-    only if it need not convert the structs. The rows are a superset of those for which the filter is true. Without
-    `may_prune`, statistics are ignored.
+    The columns named in `struct_columns` have the file's own type instead, because DataFusion filters members of
+    structs early only if it need not convert the structs. The rows are a superset of those for which the filter is
+    true. Without `may_prune`, statistics are ignored.
     """
 
     def __init__(
         self,
         address: FileAddress,
         columns: pa.Schema,
-        stored: Sequence[str],
+        struct_columns: Sequence[str],
         row_filter: Expr | None,
         part: FilePart,
         *,
@@ -53,9 +53,11 @@ class DataFusionScan:
     ) -> None:
         self._context = _context(part.count, may_prune=may_prune)
         address.register(self._context)
-        if stored:
+        if struct_columns:
             file_schema = self._context.read_parquet(address.url, file_extension="").schema()
-            columns = pa.schema([file_schema.field(field.name) if field.name in stored else field for field in columns])
+            columns = pa.schema(
+                [file_schema.field(field.name) if field.name in struct_columns else field for field in columns]
+            )
         # The argument has precedence over the setting of the same name.
         frame = self._context.read_parquet(address.url, schema=columns, file_extension="", parquet_pruning=may_prune)
         if row_filter is not None:
@@ -86,6 +88,6 @@ def _context(parts: int, *, may_prune: bool) -> SessionContext:
     config = SessionConfig().with_target_partitions(parts)
     for key, value in _SETTINGS.items():
         config = config.set(key, value)
-    for key in _PRUNING:
+    for key in _PRUNING_SETTINGS:
         config = config.set(key, str(may_prune).lower())
     return SessionContext(config)

@@ -72,8 +72,8 @@ def match_schema(
     `corrected_dates` and `corrected_int96` say whether Spark reads old dates and timestamps as stored, if the file does
     not name its writer. Raises UnsafeInputError for a column that only Spark decodes.
     """
-    stored = _leaves_by_field(footer)
-    by_key = name_rule.group(stored, str)
+    leaves_by_field = _leaves_by_field(footer)
+    by_key = name_rule.group(leaves_by_field, str)
     metadata = {key.decode("utf-8", "replace"): value for key, value in (footer.metadata or {}).items()}
     matcher = _Matcher(
         DATETIMES.are_as_stored(metadata, by_option=corrected_dates),
@@ -88,7 +88,7 @@ def match_schema(
             raise UnsafeInputError(f"columns {' and '.join(matches)} differ only in case")
         names[field.name] = matches[0] if matches else None
         if matches:
-            leaves[field.name] = matcher.match(field, stored[matches[0]], matches[0])
+            leaves[field.name] = matcher.match(field, leaves_by_field[matches[0]], matches[0])
             if first_group is not None:
                 _check_codecs(first_group, leaves[field.name])
     return FileColumns(names, leaves, frozenset(matcher.in_milliseconds))
@@ -168,36 +168,36 @@ class _Matcher:
             self.in_milliseconds.add(field.name)
         return indexes
 
-    def _leaf_indexes(self, kind: pa.DataType, path: str, repeated: int, leaves: Mapping[str, _Leaf]) -> Iterator[int]:
-        """Yield the leaf columns of a requested type. `repeated` is the number of lists and maps around it."""
+    def _leaf_indexes(self, kind: pa.DataType, path: str, depth: int, leaves: Mapping[str, _Leaf]) -> Iterator[int]:
+        """Yield the leaf columns of a requested type. `depth` is the number of lists and maps around it."""
         if pa.types.is_struct(kind):
             for member in kind:
-                yield from self._leaf_indexes(member.type, f"{path}.{member.name}", repeated, leaves)
+                yield from self._leaf_indexes(member.type, f"{path}.{member.name}", depth, leaves)
         elif pa.types.is_map(kind):
             entries = next((f"{path}.{name}" for name in _MAP_LEVELS if f"{path}.{name}.key" in leaves), path)
-            yield from self._leaf_indexes(kind.key_type, f"{entries}.key", repeated + 1, leaves)
-            yield from self._leaf_indexes(kind.item_type, f"{entries}.value", repeated + 1, leaves)
+            yield from self._leaf_indexes(kind.key_type, f"{entries}.key", depth + 1, leaves)
+            yield from self._leaf_indexes(kind.item_type, f"{entries}.value", depth + 1, leaves)
         elif pa.types.is_list(kind):
-            yield from self._leaf_indexes(kind.value_type, self._element(path, leaves), repeated + 1, leaves)
+            yield from self._leaf_indexes(kind.value_type, self._element(path, leaves), depth + 1, leaves)
         else:
             leaf = leaves.get(path)
-            if leaf is None or leaf.column.max_repetition_level != repeated:
+            if leaf is None or leaf.column.max_repetition_level != depth:
                 raise UnsafeInputError(f"column {path} is not stored as {kind}, or under another name")
             self._check(leaf, kind)
             yield leaf.index
 
     def _element(self, path: str, leaves: Mapping[str, _Leaf]) -> str:
         """Return the path of the elements of a list."""
-        for repeated, element in _LIST_LEVELS:
-            element_path = f"{path}.{repeated}.{element}"
+        for middle, element in _LIST_LEVELS:
+            element_path = f"{path}.{middle}.{element}"
             if any(leaf == element_path or leaf.startswith(f"{element_path}.") for leaf in leaves):
                 return element_path
         raise UnsafeInputError(f"column {path} is not a list of three levels with the usual names")
 
     def _check(self, leaf: _Leaf, kind: pa.DataType) -> None:
         column = leaf.column
-        stored = _stored_type(column)
-        if stored != kind:
+        file_type = _stored_type(column)
+        if file_type != kind:
             logical = "" if str(column.logical_type) == "None" else f" ({column.logical_type})"
             raise UnsafeInputError(f"column {column.path} is stored as {column.physical_type}{logical}, not as {kind}")
         is_int96 = column.physical_type == "INT96"

@@ -78,7 +78,7 @@ class OpenParquet:
         metrics.bytes_read += self.footer.serialized_size + _FOOTER_END
         if not groups:
             return
-        names = {name: stored for name, stored in self.columns.names.items() if stored is not None}
+        names = {name: file_name for name, file_name in self.columns.names.items() if file_name is not None}
         if not names:
             yield from self._without_columns(sum(self.footer.row_group(number).num_rows for number in groups), metrics)
             return
@@ -92,21 +92,21 @@ class OpenParquet:
         scan = DataFusionScan(
             FileAddress.of(self.path, self._storage),
             self._stored_schema(names),
-            [stored for name, stored in names.items() if name in self._query.filtered_structs],
+            [file_name for name, file_name in names.items() if name in self._query.filtered_structs],
             row_filter,
             part_of(start, end, self.size),
             may_prune=has_sound_statistics(self.footer.created_by),
         )
-        received = 0
+        rows = 0
         try:
             for batch in scan.batches():
-                received += batch.num_rows
+                rows += batch.num_rows
                 yield from self._filter_batch(self._table_columns(batch), metrics)
         finally:
             metrics.bytes_read += scan.count("bytes_scanned")
             # Without a filter, DataFusion does not count rows.
-            metrics.rows_decoded += scan.count("pushdown_rows_pruned") + max(scan.count("output_rows"), received)
-            metrics.add_pruning(scan.printed_metrics(), len(groups))
+            metrics.rows_decoded += scan.count("pushdown_rows_pruned") + max(scan.count("output_rows"), rows)
+            metrics.count_pruning(scan.printed_metrics(), len(groups))
 
     @cached_property
     def _filter_schema(self) -> pa.Schema:
@@ -148,11 +148,11 @@ class OpenParquet:
     def _stored_schema(self, names: dict[str, str]) -> pa.Schema:
         """Return the columns of the file with its names, and the types that DataFusion gives them."""
         fields = []
-        for name, stored in names.items():
+        for name, file_name in names.items():
             kind = self._query.schema.field(name).type
             if name in self.columns.in_milliseconds:
                 kind = pa.timestamp("ms", kind.tz)
-            fields.append(pa.field(stored, kind))
+            fields.append(pa.field(file_name, kind))
         return pa.schema(fields)
 
     def _table_columns(self, batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -12,7 +12,9 @@ from pushdown_spark.formats.scan_task import FileMetrics
 _STATISTICS, _BLOOM_FILTER = "row_groups_pruned_statistics", "row_groups_pruned_bloom_filter"
 _PAGE_INDEX = "page_index_pages_pruned"
 _COUNT = r"([\d.]+) ?([KMB]?)"
-_PRUNED = re.compile(rf"\b({_STATISTICS}|{_BLOOM_FILTER}|{_PAGE_INDEX})\{{[^}}]*\}}={_COUNT} total → {_COUNT} matched")
+_PRUNING_METRIC = re.compile(
+    rf"\b({_STATISTICS}|{_BLOOM_FILTER}|{_PAGE_INDEX})\{{[^}}]*\}}={_COUNT} total → {_COUNT} matched"
+)
 """How DataFusion prints a metric of pruning. Python has no other access to its value."""
 _SCALES = {"": 1, "K": 1_000, "M": 1_000_000, "B": 1_000_000_000}
 
@@ -59,19 +61,19 @@ class ParquetMetrics(FileMetrics):
             "pages": {str(outcome): self.pages[outcome] for outcome in _PAGE_OUTCOMES},
         }
 
-    def add_pruning(self, printed: str, row_groups: int) -> None:
+    def count_pruning(self, text: str, row_groups: int) -> None:
         """Add the outcomes of `row_groups` row groups, given the printed metrics of a scan."""
-        pruned: Counter[str] = Counter()
-        total: Counter[str] = Counter()
-        for name, count, scale, matched, matched_scale in _PRUNED.findall(printed):
+        pruned_units: Counter[str] = Counter()
+        all_units: Counter[str] = Counter()
+        for name, count, scale, match_count, match_scale in _PRUNING_METRIC.findall(text):
             units = round(float(count) * _SCALES[scale])
-            total[name] += units
-            pruned[name] += units - round(float(matched) * _SCALES[matched_scale])
-        by_statistics = pruned[_STATISTICS]
-        by_bloom_filter = pruned[_BLOOM_FILTER]
+            all_units[name] += units
+            pruned_units[name] += units - round(float(match_count) * _SCALES[match_scale])
+        by_statistics = pruned_units[_STATISTICS]
+        by_bloom_filter = pruned_units[_BLOOM_FILTER]
         self.row_groups[ParquetOutcome.TOTAL] += row_groups
         self.row_groups[ParquetOutcome.BY_STATISTICS] += by_statistics
         self.row_groups[ParquetOutcome.BY_BLOOM_FILTER] += by_bloom_filter
         self.row_groups[ParquetOutcome.READ] += max(row_groups - by_statistics - by_bloom_filter, 0)
-        self.pages[ParquetOutcome.TOTAL] += total[_PAGE_INDEX]
-        self.pages[ParquetOutcome.BY_PAGE_INDEX] += pruned[_PAGE_INDEX]
+        self.pages[ParquetOutcome.TOTAL] += all_units[_PAGE_INDEX]
+        self.pages[ParquetOutcome.BY_PAGE_INDEX] += pruned_units[_PAGE_INDEX]

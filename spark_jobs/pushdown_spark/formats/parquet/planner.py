@@ -125,7 +125,7 @@ def _check_files(files: Sequence[ParquetInput], query: ParquetQuery) -> list[str
 
 def _check_file(file: ParquetInput, query: ParquetQuery) -> str:
     try:
-        with open_parquet(file.path, file.storage, query) as opened:
-            return str(opened.footer.created_by or "")
+        with open_parquet(file.path, file.storage, query) as parquet_file:
+            return str(parquet_file.footer.created_by or "")
     except UnsafeInputError as problem:
         raise UnsupportedError(str(problem)) from problem

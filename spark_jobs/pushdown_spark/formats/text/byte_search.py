@@ -27,9 +27,9 @@ class Searcher:
         return self.pattern, tuple(None if a is None else hyperscan.dumpb(a) for a in self._automata)
 
     def __setstate__(self, state: _State) -> None:
-        self.pattern, dumped = state
+        self.pattern, dumps = state
         try:
-            self._automata = tuple(map(_load, dumped))
+            self._automata = tuple(map(_load, dumps))
         except hyperscan.HyperscanError:
             # The driver has a different kind of processor.
             self._automata = tuple(map(_compile, _expressions(self.pattern)))
@@ -65,10 +65,10 @@ def _expressions(pattern: BytePattern) -> tuple[tuple[str, ...], ...]:
     return pattern.always, pattern.on_backslash, pattern.on_non_ascii
 
 
-def _load(dumped: bytes | None) -> hyperscan.Database | None:
-    if dumped is None:
+def _load(dump: bytes | None) -> hyperscan.Database | None:
+    if dump is None:
         return None
-    automaton = hyperscan.loadb(dumped, hyperscan.HS_MODE_BLOCK)
+    automaton = hyperscan.loadb(dump, hyperscan.HS_MODE_BLOCK)
     automaton.scratch = hyperscan.Scratch(automaton)
     return automaton
 

@@ -85,13 +85,13 @@ class JvmTextScan(Scan):
         if self._request.source.format is SourceFormat.CSV:
             # Spark's CSV parser would read some blank lines as rows.
             is_candidate &= ~f.rlike(line, f.lit(BLANK))
-        return lines.where(is_candidate).select(self._checked_line(line).alias(LINE))
+        return lines.where(is_candidate).select(self._line_or_error(line).alias(LINE))
 
     def _lines(self) -> DataFrame:
         """Return all lines as one string column `LINE`."""
         return _text_lines(self._spark, self._request, LINE)
 
-    def _checked_line(self, line: Column) -> Column:
+    def _line_or_error(self, line: Column) -> Column:
         """Return the line for Spark's parser, or an expression that fails for a line that only Spark's reader reads."""
         spark, source = self._spark, self._request.source
         problems = [(contains_string(spark, line, "\0"), "a NUL byte, and may not be UTF-8")]
@@ -103,27 +103,27 @@ class JvmTextScan(Scan):
             line = f.when(line.startswith(_BYTE_ORDER_MARK), f.expr(f"substring({LINE}, 2)")).otherwise(line)
             if self._plan.syntax.nested:
                 problems.append((self._is_malformed(line), "a line that is not JSON, which Spark may parse in part"))
-        checked = line
+        result = line
         for condition, problem in reversed(problems):
-            checked = f.when(condition, f.raise_error(_error(problem))).otherwise(checked)
-        return checked
+            result = f.when(condition, f.raise_error(_error(problem))).otherwise(result)
+        return result
 
     def _is_malformed(self, line: Column) -> Column:
         """Return whether the line is neither JSON nor a sequence of JSON's tokens, as `parses_alike`."""
         options = {key: value for key, value in self._request.source.options.items() if key in _SYNTAX_OPTIONS}
         options |= {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": "malformed"}
-        parsed = f.from_json(line, f"`{_NO_SUCH_KEY}` INT, malformed STRING", options)
-        return parsed["malformed"].isNotNull() & ~f.rlike(line, f.lit(f"(?d)^{JSON_TOKENS}$"))
+        record = f.from_json(line, f"`{_NO_SUCH_KEY}` INT, malformed STRING", options)
+        return record["malformed"].isNotNull() & ~f.rlike(line, f.lit(f"(?d)^{JSON_TOKENS}$"))
 
     def report(self) -> SourceReport:
         """Return the plan and, after a run, the number of lines. Spark's metrics have the bytes."""
-        planned = self._plan.report(self._request, "jvm")
+        report = self._plan.report(self._request, "jvm")
         lines, candidates = self._counts()
         if not lines:
-            return planned
-        skipped = {Skipped.LINES_NEVER_PARSED: lines - candidates}
-        counts = {"rows_decoded": candidates, "rows_after_pushdown": candidates, "skipped": skipped}
-        return planned.model_copy(update=counts)
+            return report
+        skip_counts = {Skipped.LINES_NEVER_PARSED: lines - candidates}
+        counts = {"rows_decoded": candidates, "rows_after_pushdown": candidates, "skipped": skip_counts}
+        return report.model_copy(update=counts)
 
     def _counts(self) -> tuple[int, int]:
         """Return the number of lines that were read, and of candidates. Both are 0 before a run."""

@@ -74,11 +74,11 @@ _COSTS = {
         cold=1.06,
     ),
 }
-_SPARK_FIXED = 0.05
+_SPARK_QUERY = 0.05
 """CPU seconds of a query by Spark's reader over an empty file."""
-_WORKERS_FIXED = 0.2
+_WORKERS_QUERY = 0.2
 """CPU seconds of a query by workers over an empty file."""
-_JVM_FIXED = 0.15
+_JVM_QUERY = 0.15
 """CPU seconds of a query by the search in the JVM over an empty file."""
 _JVM_LINE = 150e-9
 """CPU seconds for a line of Spark's text source, without its bytes."""
@@ -93,11 +93,11 @@ def check_size(spark: SparkSession, source: Source, files: Sequence[InputFile], 
 
     This uses the sizes of the files and one block of them. Compressed files may have any size after decompression.
     """
-    stored = sum(file.size for file in files)
+    stored_bytes = sum(file.size for file in files)
     if any(file.compression is not Compression.NONE for file in files):
         return
-    sampled = sampler.sample(blocks=1)
-    costs = TextCosts(spark, source, stored, sampled, needed=sampled.values)
+    sample = sampler.sample(blocks=1)
+    costs = TextCosts(spark, source, stored_bytes, sample, query_values=sample.values)
     cheapest = min(costs.workers(0.0, hits=0.0), costs.jvm(0.0, searches=1))
     costs.check(cheapest, "even if no line matches")
 
@@ -109,28 +109,28 @@ class TextCosts:
         self,
         spark: SparkSession,
         source: Source,
-        stored: int,
-        sampled: LineSample,
+        stored_bytes: int,
+        sample: LineSample,
         *,
-        needed: float,
-        parsed_by_spark: float = 1.0,
+        query_values: float,
+        spark_fraction: float = 1.0,
     ) -> None:
-        """`needed` is the number of values of a line that the query needs.
+        """`query_values` is the number of values of a line that the query needs.
 
-        `parsed_by_spark` is the fraction of the lines that Spark's reader parses with its own pushdown.
+        `spark_fraction` is the fraction of the lines that Spark's reader parses with its own pushdown.
         """
-        self._parsed_by_spark = parsed_by_spark
+        self._spark_fraction = spark_fraction
         self._spark = spark
         self._source = source
-        self._stored = stored
-        self._size = stored * sampled.inflation
-        self._line_bytes = max(sampled.line_bytes, 1.0)
+        self._stored_bytes = stored_bytes
+        self._size = stored_bytes * sample.inflation
+        self._line_bytes = max(sample.line_bytes, 1.0)
         self._lines = self._size / self._line_bytes
         self._costs = costs = _COSTS[source.format]
         # Seconds for a line: `_skim` steps over all its values, `_parse` converts the needed ones in addition.
-        needed = min(needed, sampled.values)
-        self._skim = sampled.values * costs.other_value + sampled.quoted * costs.quoted_value
-        self._parse = self._line_bytes * costs.parse_byte + needed * (costs.value - costs.other_value)
+        query_values = min(query_values, sample.values)
+        self._skim = sample.values * costs.other_value + sample.quoted_values * costs.quoted_value
+        self._parse = self._line_bytes * costs.parse_byte + query_values * (costs.value - costs.other_value)
 
     def spark(self) -> float:
         """Return the cost of Spark's reader.
@@ -141,10 +141,10 @@ class TextCosts:
         costs, source = self._costs, self._source
         line = costs.line + self._line_bytes * costs.line_byte
         if source.format is SourceFormat.CSV:
-            line += self._skim + self._parse * self._parsed_by_spark
+            line += self._skim + self._parse * self._spark_fraction
         else:
-            line += (self._skim + self._parse) * self._parsed_by_spark
-        return _SPARK_FIXED + self._lines * line * (costs.cold if source.cold else 1.0)
+            line += (self._skim + self._parse) * self._spark_fraction
+        return _SPARK_QUERY + self._lines * line * (costs.cold if source.cold else 1.0)
 
     def workers(self, fraction: float, *, hits: float) -> float:
         """Return the cost of Python workers if a fraction of the lines are candidates.
@@ -153,9 +153,9 @@ class TextCosts:
         """
         costs = self._costs
         candidate = costs.candidate + self._line_bytes * costs.candidate_byte + self._skim + self._parse
-        fixed = _WORKERS_FIXED + startup_cost(self._spark, self._source)
+        start = _WORKERS_QUERY + startup_cost(self._spark, self._source)
         line = fraction * candidate + max(hits - fraction, 0.0) * costs.hit
-        return fixed + self._size * costs.search_byte + self._lines * line
+        return start + self._size * costs.search_byte + self._lines * line
 
     def jvm(self, fraction: float, searches: int) -> float:
         """Return the cost of Spark's text source if a fraction of the lines passes a filter with some searches."""
@@ -163,7 +163,7 @@ class TextCosts:
         line = _JVM_LINE + self._line_bytes * (_JVM_LINE_BYTE + searches * costs.string_byte)
         cold = _COLD_JVM if self._source.cold else 1.0
         candidate = costs.jvm_candidate + self._line_bytes * costs.jvm_candidate_byte + self._skim + self._parse
-        return _JVM_FIXED * cold + self._lines * (line * cold + fraction * candidate)
+        return _JVM_QUERY * cold + self._lines * (line * cold + fraction * candidate)
 
     def predict(self, pushdown: Mapping[str, float]) -> Mapping[str, float]:
         """Return the CPU seconds of the pushdown readers and of Spark's."""
@@ -175,7 +175,7 @@ class TextCosts:
         if not is_cheaper(seconds, spark):
             session = " in a session that has just started" if self._source.cold else ""
             raise UnsupportedError(
-                f"searching {human_bytes(self._stored)}{session} would cost more than it saves: {reason}; "
+                f"searching {human_bytes(self._stored_bytes)}{session} would cost more than it saves: {reason}; "
                 f"{describe_estimates({'pushdown': seconds, 'spark': spark})}",
                 {"spark": spark},
             )

@@ -84,10 +84,10 @@ class LineSyntax:
 class LineQuery:
     """The search of a scan.
 
-    `required` finds candidate lines. `ambiguous` finds lines that may parse differently as strings.
+    `searcher` finds candidate lines. `ambiguous` finds lines that may parse differently as strings.
     """
 
-    required: Searcher
+    searcher: Searcher
     ambiguous: Searcher | None
     syntax: LineSyntax
 
@@ -115,16 +115,16 @@ class LineFilterTask(ScanTask[LineQuery, TextMetrics]):
         """Yield the candidate lines of one split in batches."""
         query = self.query
         reader = LineReader(split, carriage_returns=query.syntax.carriage_returns)
-        matcher = LineMatcher(query.required, query.ambiguous, query.syntax)
+        matcher = LineMatcher(query.searcher, query.ambiguous, query.syntax)
         lines: list[bytes] = []
         size = 0
         for window in reader.windows():
-            selected = candidates.take(matcher.lines(window, split.path, at_start=split.start == 0))
-            selected_bytes = sum(map(len, selected))
-            metrics.rows_decoded += len(selected)
-            metrics.candidate_bytes += selected_bytes
-            lines += selected
-            size += selected_bytes
+            candidate_lines = candidates.take(matcher.lines(window, split.path, at_start=split.start == 0))
+            candidate_bytes = sum(map(len, candidate_lines))
+            metrics.rows_decoded += len(candidate_lines)
+            metrics.candidate_bytes += candidate_bytes
+            lines += candidate_lines
+            size += candidate_bytes
             if size >= _BATCH_BYTES or len(lines) >= _BATCH_LINES:
                 yield matcher.batch(lines, split.path)
                 lines, size = [], 0
@@ -150,22 +150,22 @@ class _CandidateSlice:
 
     def take(self, lines: Sequence[bytes]) -> Sequence[bytes]:
         """Return the candidates among the next lines that belong to the slice."""
-        skipped = min(self._skip, len(lines))
-        self._skip -= skipped
-        selected = lines[skipped : None if self._room is None else skipped + self._room]
+        count = min(self._skip, len(lines))
+        self._skip -= count
+        candidates = lines[count : None if self._room is None else count + self._room]
         if self._room is not None:
-            self._room -= len(selected)
-        return selected
+            self._room -= len(candidates)
+        return candidates
 
 
 class LineMatcher:
     """A search for candidate lines in the windows of one split, in file order."""
 
-    def __init__(self, required: Searcher, ambiguous: Searcher | None, syntax: LineSyntax) -> None:
-        self._required = required
+    def __init__(self, searcher: Searcher, ambiguous: Searcher | None, syntax: LineSyntax) -> None:
+        self._searcher = searcher
         self._ambiguous = ambiguous
         self._syntax = syntax
-        self._header_pending = syntax.header
+        self._skips_header = syntax.header
         self.hits = 0
         """Number of matches so far. A line may have several, also in fields that do not count."""
 
@@ -177,25 +177,25 @@ class LineMatcher:
         data, length = window.data, window.length
         if data.find(b"\x00", 0, length) >= 0:
             raise UnsafeInputError(f"{path} has a NUL byte and may not be UTF-8; read it with reader='spark'")
-        begin = self._header_end(window) if at_start and self._header_pending else 0
-        hits = self._required.hits(data, length)
+        begin = self._header_end(window) if at_start and self._skips_header else 0
+        hits = self._searcher.hits(data, length)
         self.hits += len(hits)
         return self._lines_at(hits, data, length, begin)
 
     def _lines_at(self, hits: Sequence[int], data: bytearray, length: int, begin: int) -> list[bytes]:
         """Return the lines around the hits, which are end offsets of matches, from the position `begin` on."""
         has_returns = bool(hits) and self._syntax.carriage_returns and data.find(b"\r", 0, length) >= 0
-        fields = self._required.pattern.fields
+        fields = self._searcher.pattern.fields
         lines: list[bytes] = []
-        done = begin
+        position = begin
         # This loop runs a million times for a frequent pattern, so the field test of `Fields` is inlined.
         sep, quoting, numbers = (fields.sep, tuple(fields.quoting), fields.numbers) if fields else (b"", (), None)
         find, rfind, count = data.find, data.rfind, data.count
         for end in hits:
-            if end <= done:
+            if end <= position:
                 continue
             last = end - 1
-            start = rfind(b"\n", done, last) + 1 or done
+            start = rfind(b"\n", position, last) + 1 or position
             if has_returns:
                 start = max(rfind(b"\r", start, last) + 1, start)
             if numbers is not None and count(sep, start, last) not in numbers:
@@ -210,7 +210,7 @@ class LineMatcher:
             if has_returns and (carriage_return := find(b"\r", last, stop)) >= 0:
                 stop = carriage_return
             lines.append(bytes(data[start:stop]))
-            done = stop + 1
+            position = stop + 1
         return lines
 
     def _header_end(self, window: Window) -> int:
@@ -221,7 +221,7 @@ class LineMatcher:
             line = bytes(window.data[position:stop])
             position = stop + 1
             if is_row(line, self._syntax.comment):
-                self._header_pending = False
+                self._skips_header = False
                 break
         return position
 
@@ -246,11 +246,11 @@ class LineMatcher:
 
 def _check_ambiguous(ambiguous: Searcher, lines: Sequence[bytes], path: str) -> None:
     """Raise UnsafeInputError for the first line that matches the ambiguous pattern."""
-    joined = bytearray(b"\n".join(lines) + b"\n")
-    hits = ambiguous.hits(joined, len(joined))
+    text = bytearray(b"\n".join(lines) + b"\n")
+    hits = ambiguous.hits(text, len(text))
     if hits:
-        start = joined.rfind(b"\n", 0, hits[0] - 1) + 1
-        excerpt = joined[start : start + 60].partition(b"\n")[0].decode("utf-8", "replace")
+        start = text.rfind(b"\n", 0, hits[0] - 1) + 1
+        excerpt = text[start : start + 60].partition(b"\n")[0].decode("utf-8", "replace")
         causes = " or ".join(ambiguous.pattern.label.split(" | "))
         raise UnsafeInputError(
             f"{path} has a line ({excerpt!r}...) that Spark may parse differently when it reads the file "
@@ -275,9 +275,9 @@ def parses_alike(line: bytes) -> bool:
 
 def _check_tokens(lines: Sequence[bytes], path: str) -> None:
     """Raise UnsafeInputError for the first line that Spark may parse differently as a string."""
-    malformed = next((line for line in lines if not parses_alike(line)), None)
-    if malformed is not None:
-        excerpt = malformed[:60].decode("utf-8", "replace")
+    bad_line = next((line for line in lines if not parses_alike(line)), None)
+    if bad_line is not None:
+        excerpt = bad_line[:60].decode("utf-8", "replace")
         raise UnsafeInputError(
             f"{path} has a line that is not JSON ({excerpt!r}...), which Spark's file reader may parse in part; "
             "read it with reader='spark'"

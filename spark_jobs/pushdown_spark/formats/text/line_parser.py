@@ -17,24 +17,24 @@ _FILE_OPTIONS = frozenset({"header", "linesep", "encoding", "charset", "compress
 def parse_lines(spark: SparkSession, request: ScanRequest, lines: DataFrame) -> DataFrame:
     """Return the rows of lines, which are a DataFrame of one string column."""
     source = request.source
-    reader = spark.read.schema(parsed_schema(request))
+    reader = spark.read.schema(parser_schema(request))
     options = {key: value for key, value in source.options.items() if key not in _FILE_OPTIONS}
     if source.format is SourceFormat.CSV:
         options["header"] = "false"
     reader = reader.options(**options)
     if has_jvm(spark):
         return read_lines(reader, source.format.value, lines)
-    parsed: DataFrame = getattr(reader, source.format.value)(lines)
-    return parsed
+    rows: DataFrame = getattr(reader, source.format.value)(lines)
+    return rows
 
 
-def parsed_schema(request: ScanRequest) -> StructType:
+def parser_schema(request: ScanRequest) -> StructType:
     """Return the schema for Spark's parser of lines.
 
     JSON has only the required columns. CSV has all columns, because they go by position. The others are strings.
     """
-    required = request.read_schema
+    read_schema = request.read_schema
     if request.source.format is not SourceFormat.CSV:
-        return required
-    names = set(required.fieldNames())
+        return read_schema
+    names = set(read_schema.fieldNames())
     return StructType([f if f.name in names else StructField(f.name, StringType()) for f in request.schema.fields])

@@ -59,7 +59,7 @@ _DECOMPRESSORS: Mapping[Compression, Callable[[], _Decompressor]] = {
     Compression.BZIP2: bz2.BZ2Decompressor,
 }
 """The decompressor of one member of a file, by compression."""
-_GZIP_FLAGS, _GZIP_RESERVED = 3, 0xE0
+_GZIP_FLAGS, _GZIP_RESERVED_FLAGS = 3, 0xE0
 """The offset of the flags in a gzip member, and the reserved flags (RFC 1952)."""
 
 
@@ -110,7 +110,7 @@ class LineReader:
 
     def _compressed_windows(self) -> Iterator[Window]:
         split = self._split
-        with split.storage.open(split.path) as raw, _open_decompressed(raw, split.compression) as stream:
+        with split.storage.open(split.path) as raw, _open_decompressor(raw, split.compression) as stream:
             divider = _WindowDivider(stream, None, self._carriage_returns)
             for window in divider.windows():
                 self.bytes_read = raw.bytes_fetched
@@ -133,7 +133,7 @@ class LineReader:
 
 
 @contextmanager
-def _open_decompressed(raw: RangeFile, compression: Compression) -> Iterator[_Stream]:
+def _open_decompressor(raw: RangeFile, compression: Compression) -> Iterator[_Stream]:
     if compression is Compression.ZSTD:
         with pa.CompressedInputStream(pa.PythonFile(raw, "r"), "zstd") as stream:
             yield stream
@@ -178,7 +178,7 @@ class _Members:
         if self._compression is Compression.GZIP:
             while len(self._pending) <= _GZIP_FLAGS and (more := self._raw.read(_READ_SIZE)):
                 self._pending += more
-            if len(self._pending) > _GZIP_FLAGS and self._pending[_GZIP_FLAGS] & _GZIP_RESERVED:
+            if len(self._pending) > _GZIP_FLAGS and self._pending[_GZIP_FLAGS] & _GZIP_RESERVED_FLAGS:
                 raise OSError("a gzip member has reserved flags")
         return _DECOMPRESSORS[self._compression]()
 
@@ -189,7 +189,7 @@ class _WindowDivider:
     `limit` is the length of the split, or None for the whole stream. The last line may end after the split. With
     `drop_first`, the first line belongs to the split before.
 
-    The window's buffer has `_filled` bytes of the stream: whole lines, which are yielded, and the start of the next
+    The window's buffer has `_size` bytes of the stream: whole lines, which are yielded, and the start of the next
     line, which is moved to the front of the buffer for the next window.
     """
 
@@ -199,12 +199,12 @@ class _WindowDivider:
         self._carriage_returns = carriage_returns
         self._drop_first = drop_first
         self._window = Window()
-        self._filled = 0
+        self._size = 0
 
     def windows(self) -> Iterator[Window]:
         at_start = not self._drop_first
         while self._fill():
-            end = self._last_end(self._filled)
+            end = self._last_end(self._size)
             if end == 0:
                 self._grow()
                 continue
@@ -214,25 +214,25 @@ class _WindowDivider:
 
     def _fill(self) -> bool:
         """Read once. Return False at the end of the split or of the stream."""
-        size = len(self._window.data) - self._filled
+        size = len(self._window.data) - self._size
         if self._limit is not None:
             size = min(size, self._limit)
         if size == 0:
             return False
         count = self._read(size)
-        self._filled += count
+        self._size += count
         if self._limit is not None:
             self._limit -= count
         return count > 0
 
-    def _read(self, size: int) -> int:
-        """Append up to `size` bytes of the stream to the window, which has room for them."""
-        return self._stream.readinto(memoryview(self._window.data)[self._filled : self._filled + size]) or 0
+    def _read(self, count: int) -> int:
+        """Append up to `count` bytes of the stream to the window, which has room for them."""
+        return self._stream.readinto(memoryview(self._window.data)[self._size : self._size + count]) or 0
 
     def _grow(self) -> None:
         """Double a full window. Raises EOFError for a line beyond the maximum length."""
         data = self._window.data
-        if self._filled < len(data):
+        if self._size < len(data):
             return
         if len(data) >= MAX_LINE:
             raise EOFError(f"a line is longer than {MAX_LINE} bytes")
@@ -241,7 +241,7 @@ class _WindowDivider:
     def _emit(self, end: int, at_start: bool) -> Iterator[Window]:
         """Yield the lines before `end` and keep the bytes after it. `at_start` is whether the file starts here."""
         window = self._window
-        tail = bytes(memoryview(window.data)[end : self._filled])
+        tail = bytes(memoryview(window.data)[end : self._size])
         window.length = end
         skip = self._skipped_prefix(end, at_start)
         if skip:
@@ -250,7 +250,7 @@ class _WindowDivider:
         if window.length:
             yield window
         window.data[: len(tail)] = tail
-        self._filled = len(tail)
+        self._size = len(tail)
 
     def _skipped_prefix(self, end: int, at_start: bool) -> int:
         """Return the length of a byte order mark or of another split's line at the start of the window."""
@@ -261,27 +261,27 @@ class _WindowDivider:
 
     def _last_line(self, at_start: bool) -> Iterator[Window]:
         """Yield the last line. Read its end after the split, or append a missing terminator."""
-        if self._filled == 0:
+        if self._size == 0:
             return
         while self._limit is not None:
-            if self._filled + _READ_SIZE > len(self._window.data):
+            if self._size + _READ_SIZE > len(self._window.data):
                 self._window.data.extend(bytes(_READ_SIZE))
-            before = self._filled
-            self._filled += self._read(_READ_SIZE)
-            if self._filled == before:
+            before = self._size
+            self._size += self._read(_READ_SIZE)
+            if self._size == before:
                 break
-            end = self._first_end(self._filled, before)
+            end = self._first_end(self._size, before)
             if end:
-                self._filled = end
+                self._size = end
                 break
-            if self._filled >= MAX_LINE:
+            if self._size >= MAX_LINE:
                 raise EOFError(f"a line is longer than {MAX_LINE} bytes")
-        data, filled = self._window.data, self._filled
-        if self._last_end(filled) != filled:
-            data[filled : filled + 1] = b"\n"
-            filled += 1
-            self._filled = filled
-        yield from self._emit(filled, at_start)
+        data, size = self._window.data, self._size
+        if self._last_end(size) != size:
+            data[size : size + 1] = b"\n"
+            size += 1
+            self._size = size
+        yield from self._emit(size, at_start)
 
     def _last_end(self, length: int) -> int:
         """Return the position after the last terminator, 0 if there is none."""

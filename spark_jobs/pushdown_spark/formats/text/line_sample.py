@@ -39,7 +39,7 @@ class LineSample:
     `fractions` are those of the byte patterns, `filter_fractions` those of the string filters. `hits` are the mean
     numbers of matches of the byte patterns in a line. `inflation` is the number of searched bytes per stored byte,
     above 1 for compressed files. `key_positions` has the mean position of each key as a fraction of its line. `values`
-    and `quoted` are the mean numbers of values and of quoted CSV values in a line.
+    and `quoted_values` are the mean numbers of values and of quoted CSV values in a line.
     """
 
     lines: int
@@ -50,7 +50,7 @@ class LineSample:
     inflation: float
     key_positions: tuple[float, ...]
     values: float
-    quoted: float
+    quoted_values: float
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class LineSampler:
         self._files = files
         self._syntax = syntax
         self._marks = marks
-        self._read: dict[Split, _Block] = {}
+        self._block_by_split: dict[Split, _Block] = {}
 
     def sample(self, searches: LineSearches = LineSearches(), *, blocks: int = _MAX_BLOCKS) -> LineSample:
         """Count what the searches match at `blocks` positions.
@@ -91,10 +91,10 @@ class LineSampler:
 
     def _blocks(self, splits: Sequence[Split]) -> list[_Block]:
         read = partial(_read_block, carriage_returns=self._syntax.carriage_returns)
-        missing = dict.fromkeys(split for split in splits if split not in self._read)
-        for block in map_files(read, list(missing)):
-            self._read[block.split] = block
-        return [self._read[split] for split in splits]
+        new_splits = dict.fromkeys(split for split in splits if split not in self._block_by_split)
+        for block in map_files(read, list(new_splits)):
+            self._block_by_split[block.split] = block
+        return [self._block_by_split[split] for split in splits]
 
 
 @dataclass(frozen=True)
@@ -167,7 +167,7 @@ class _LineCounter:
             inflation=self._size / max(self._stored_size, 1),
             key_positions=tuple(count / size for count in self._bytes_before_keys),
             values=self._values / lines,
-            quoted=self._quotes / 2 / lines,
+            quoted_values=self._quotes / 2 / lines,
         )
 
 

@@ -37,17 +37,17 @@ class LinePatterns:
     candidates: tuple[BytePattern, ...]
     early_keys: tuple[str | None, ...]
 
-    def reports(self, chosen: BytePattern, kind: str) -> tuple[ConjunctReport, ...]:
+    def reports(self, pattern: BytePattern, kind: str) -> tuple[ConjunctReport, ...]:
         """Return reports of the conjuncts that the chosen pattern covers: one of them, or all if it combines several.
 
         `kind` is what the reader derives from the pattern.
         """
-        is_combined = all(conjunct.artifact != chosen for conjunct in self.conjuncts)
+        is_combined = all(conjunct.artifact != pattern for conjunct in self.conjuncts)
         reports = []
         for conjunct in self.conjuncts:
-            if conjunct.artifact is not None and conjunct.artifact != chosen and not is_combined:
+            if conjunct.artifact is not None and conjunct.artifact != pattern and not is_combined:
                 conjunct = Pushdown.unsupported(conjunct.conjunct, "another conjunct's pattern matches fewer lines")
-            reports.append(conjunct.report(f"{kind} {chosen.label}"))
+            reports.append(conjunct.report(f"{kind} {pattern.label}"))
         return tuple(reports)
 
 
@@ -55,8 +55,8 @@ def line_patterns(spark: SparkSession, request: ScanRequest, options: TextOption
     """Return the byte patterns of the predicate. Raises UnsupportedError if there are none."""
     assert request.predicate is not None
     scope = replace(scope_of(spark, request), for_text=True)
-    bound = [bind(conjunct, scope) for conjunct in request.predicate.conjuncts]
-    roots = [TRUE if conjunct.artifact is None else conjunct.artifact for conjunct in bound]
+    bound_conjuncts = [bind(conjunct, scope) for conjunct in request.predicate.conjuncts]
+    roots = [TRUE if conjunct.artifact is None else conjunct.artifact for conjunct in bound_conjuncts]
 
     # Encoding thousands of values takes time, so each set of facts is encoded once.
     @cache
@@ -71,7 +71,7 @@ def line_patterns(spark: SparkSession, request: ScanRequest, options: TextOption
     conjunct_facts = [facts_of(root) for root in roots]
     pushdowns = [
         _conjunct_pushdown(conjunct.conjunct, encode(facts))
-        for conjunct, facts in zip(bound, conjunct_facts, strict=True)
+        for conjunct, facts in zip(bound_conjuncts, conjunct_facts, strict=True)
     ]
     early_keys = _EarlyKeys(spark, request)
     candidates: list[BytePattern] = []

@@ -25,7 +25,7 @@ from pushdown_spark.expressions.session_settings import is_enabled, setting
 from pushdown_spark.formats.text.byte_search import Searcher
 from pushdown_spark.formats.text.line_costs import TextCosts, check_size
 from pushdown_spark.formats.text.line_filter import LineFilterTask, LineQuery, LineSyntax, TextMetrics
-from pushdown_spark.formats.text.line_parser import parse_lines, parsed_schema
+from pushdown_spark.formats.text.line_parser import parse_lines, parser_schema
 from pushdown_spark.formats.text.line_reader import header_lines
 from pushdown_spark.formats.text.line_sample import LineMarks, LineSample, LineSampler, LineSearches
 from pushdown_spark.formats.text.patterns import LinePatterns, line_patterns
@@ -79,7 +79,7 @@ class TextScan(WorkerScan[TextPlan, TextMetrics]):
         lines = self._map(task, "value string")
         return self._with_constants(parse_lines(self._spark, self._request, lines), tasks)
 
-    def is_exhausted(self, batch: int, number: int, cap: int) -> bool:
+    def is_complete(self, batch: int, number: int, cap: int) -> bool:
         """Return whether a task of a batch reached the end of its splits: it found fewer candidates than `cap`.
 
         Spark runs no task if its optimizer finds that no row satisfies the predicate.
@@ -101,7 +101,7 @@ class JvmTextPlan(ScanPlan):
 
 
 @dataclass(frozen=True)
-class _ListedFiles:
+class _SourceFiles:
     """The files of a scan. `jvm_only_reason` is the reason why Python workers cannot read them, or None if they can."""
 
     files: tuple[InputFile, ...]
@@ -114,13 +114,15 @@ def plan_text(spark: SparkSession, request: ScanRequest) -> TextPlan | JvmTextPl
     Raises UnsupportedError if the search is unsound or too expensive.
     """
     check_request(spark, request)
-    listed = _list_files(spark, request)
+    source_files = _list_files(spark, request)
     options = request_options(spark, request)
-    sampler = LineSampler(listed.files, options.lines, _marks(request, options))
-    if request.source.reader is ReaderChoice.AUTO and listed.files:
-        check_size(spark, request.source, listed.files, sampler)
+    sampler = LineSampler(source_files.files, options.lines, _marks(request, options))
+    if request.source.reader is ReaderChoice.AUTO and source_files.files:
+        check_size(spark, request.source, source_files.files, sampler)
     patterns = line_patterns(spark, request, options)
-    return _CarrierChoice(spark, request, listed=listed, options=options, patterns=patterns, sampler=sampler).plan()
+    return _CarrierChoice(
+        spark, request, source_files=source_files, options=options, patterns=patterns, sampler=sampler
+    ).plan()
 
 
 def check_request(spark: SparkSession, request: ScanRequest) -> None:
@@ -150,7 +152,7 @@ def request_options(spark: SparkSession, request: ScanRequest) -> TextOptions:
     legacy = not uses_current_date_rules(spark)
     zone = source.options.get("timezone") or setting(spark, "spark.sql.session.timeZone", "UTC")
     offsets = zone_offsets(spark, zone)
-    schema = parsed_schema(request)
+    schema = parser_schema(request)
     return text_options(source.format, source.options, schema, legacy_dates=legacy, today=today, offsets=offsets)
 
 
@@ -161,24 +163,24 @@ def _marks(request: ScanRequest, options: TextOptions) -> LineMarks:
     return LineMarks(options.csv.sep.encode(), options.csv.quote.encode())
 
 
-def _list_files(spark: SparkSession, request: ScanRequest) -> _ListedFiles:
+def _list_files(spark: SparkSession, request: ScanRequest) -> _SourceFiles:
     """Return the files of a scan, and whether only the JVM can read them."""
     options = request.source.options
     try:
         files = listed_files(request, storage_for(spark, request.uris, options))
     except UnsupportedError as problem:
-        return _ListedFiles(listed_files(request, HadoopStorage(spark, options)), str(problem))
-    if unsupported := next((file.path for file in files if file.compression is None), None):
+        return _SourceFiles(listed_files(request, HadoopStorage(spark, options)), str(problem))
+    if jvm_only_path := next((file.path for file in files if file.compression is None), None):
         storage = HadoopStorage(spark, options)
         files = tuple(replace(file, storage=storage) for file in files)
-        return _ListedFiles(files, f"{unsupported} may have a compression that only Spark supports")
-    return _ListedFiles(files)
+        return _SourceFiles(files, f"{jvm_only_path} may have a compression that only Spark supports")
+    return _SourceFiles(files)
 
 
 def ambiguous_pattern(spark: SparkSession, request: ScanRequest, options: TextOptions) -> BytePattern:
     """Return the pattern of lines that Spark may parse differently as strings."""
     if request.source.format is SourceFormat.JSON:
-        return ambiguous_json(parsed_schema(request))
+        return ambiguous_json(parser_schema(request))
     return ambiguous_csv(options.csv, skips_fields=_skips_fields(spark, request))
 
 
@@ -208,24 +210,24 @@ class _CarrierChoice:
         spark: SparkSession,
         request: ScanRequest,
         *,
-        listed: _ListedFiles,
+        source_files: _SourceFiles,
         options: TextOptions,
         patterns: LinePatterns,
         sampler: LineSampler,
     ) -> None:
         self._spark = spark
         self._request = request
-        self._listed = listed
+        self._source_files = source_files
         self._lines = options.lines
         self._patterns = patterns
         self._sampler = sampler
         self._ambiguous = ambiguous_pattern(spark, request, options)
-        uses_workers = listed.jvm_only_reason is None and "workers" in CARRIERS
+        uses_workers = source_files.jvm_only_reason is None and "workers" in CARRIERS
         self._searchers = [Searcher(pattern) for pattern in patterns.candidates] if uses_workers else []
         self._filters = list(string_filters(patterns)) if "jvm" in CARRIERS else []
 
     @cached_property
-    def _sampled(self) -> LineSample:
+    def _line_sample(self) -> LineSample:
         """The fractions of lines that match what may be searched for."""
         return self._sample(self._searchers, self._filters)
 
@@ -239,10 +241,10 @@ class _CarrierChoice:
         return TextCosts(
             self._spark,
             self._request.source,
-            sum(file.size for file in self._listed.files),
-            self._sampled,
-            needed=sum(count_leaves(field.dataType) for field in self._request.read_schema.fields),
-            parsed_by_spark=self._parsed_by_spark(),
+            sum(file.size for file in self._source_files.files),
+            self._line_sample,
+            query_values=sum(count_leaves(field.dataType) for field in self._request.read_schema.fields),
+            spark_fraction=self._spark_fraction(),
         )
 
     def plan(self) -> TextPlan | JvmTextPlan:
@@ -262,10 +264,10 @@ class _CarrierChoice:
                     self._costs.check(plan.seconds, plan.reason)
                     return plan.build(ReaderDecision(plan.reason, predicted))
                 return plan.build(ReaderDecision(f"{PUSHDOWN_REQUESTED}; {plan.reason}"))
-            except UnsupportedError as unsupported:
-                problems.append(str(unsupported))
+            except UnsupportedError as problem:
+                problems.append(str(problem))
         if not plans:
-            problems = [*filter(None, [self._listed.jvm_only_reason]), NO_STRING]
+            problems = [*filter(None, [self._source_files.jvm_only_reason]), NO_STRING]
         raise UnsupportedError("; ".join(problems), predicted)
 
     def _worker_plans(self) -> Iterator[_PossiblePlan]:
@@ -274,79 +276,84 @@ class _CarrierChoice:
             return
         cost = self._costs.workers
 
-        def rank(sampled: tuple[float, float, Searcher]) -> tuple[float, int]:
-            fraction, hits, searcher = sampled
+        def rank(candidate: tuple[float, float, Searcher]) -> tuple[float, int]:
+            fraction, hits, searcher = candidate
             return cost(fraction, hits=hits), searcher.pattern.size
 
         fraction, hits, searcher = min(
-            zip(self._sampled.fractions, self._sampled.hits, self._searchers, strict=True), key=rank
+            zip(self._line_sample.fractions, self._line_sample.hits, self._searchers, strict=True), key=rank
         )
-        chosen = searcher.pattern
-        if chosen.general and fraction > _GENERAL_PATTERN_FRACTION:
-            general = Searcher(chosen.general)
-            sampled = self._sample([general], [])
-            if sampled.fractions[0] < fraction / 2:
-                fraction, hits, searcher = sampled.fractions[0], sampled.hits[0], general
-        reason = f"about {human_percent(fraction, 1)} of the lines can match (sample of {self._sampled.lines:,} lines)"
-        conjuncts = self._patterns.reports(chosen, "byte pattern")
+        pattern = searcher.pattern
+        if pattern.general and fraction > _GENERAL_PATTERN_FRACTION:
+            general = Searcher(pattern.general)
+            sample = self._sample([general], [])
+            if sample.fractions[0] < fraction / 2:
+                fraction, hits, searcher = sample.fractions[0], sample.hits[0], general
+        reason = (
+            f"about {human_percent(fraction, 1)} of the lines can match (sample of {self._line_sample.lines:,} lines)"
+        )
+        conjuncts = self._patterns.reports(pattern, "byte pattern")
 
         def build(decision: ReaderDecision) -> TextPlan:
             query = LineQuery(searcher, Searcher(self._ambiguous), self._lines)
-            return TextPlan(self._listed.files, decision, conjuncts, query)
+            return TextPlan(self._source_files.files, decision, conjuncts, query)
 
         yield _PossiblePlan("workers", cost(fraction, hits=hits), reason, build)
 
     def _jvm_plans(self) -> Iterator[_PossiblePlan]:
         """Yield the plan with the string filter of the lowest cost, if there is one."""
-        fractions = dict(zip(self._filters, self._sampled.filter_fractions, strict=True))
+        fractions = dict(zip(self._filters, self._line_sample.filter_fractions, strict=True))
         if not fractions:
             return
         strings = min(fractions, key=lambda strings: self._costs.jvm(fractions[strings], strings.searches))
         fraction = fractions[strings]
-        cause = self._listed.jvm_only_reason or "Spark's text source is estimated to take less time than Python workers"
-        sampled = f"sample of {self._sampled.lines:,} lines"
-        reason = f"about {human_percent(fraction, 1)} of the lines have the strings ({sampled}); {cause}"
+        cause = (
+            self._source_files.jvm_only_reason
+            or "Spark's text source is estimated to take less time than Python workers"
+        )
+        sample_note = f"sample of {self._line_sample.lines:,} lines"
+        reason = f"about {human_percent(fraction, 1)} of the lines have the strings ({sample_note}); {cause}"
         seconds = self._costs.jvm(fraction, strings.searches)
         yield _PossiblePlan("jvm", seconds, reason, partial(self._jvm_plan, strings))
 
     def _jvm_plan(self, strings: StringFilter, decision: ReaderDecision) -> JvmTextPlan:
         self._check_headers(strings)
         conjuncts = self._patterns.reports(strings.pattern, "strings of")
-        return JvmTextPlan(self._listed.files, decision, conjuncts, self._lines, strings, self._ambiguous)
+        return JvmTextPlan(self._source_files.files, decision, conjuncts, self._lines, strings, self._ambiguous)
 
     def _check_headers(self, strings: StringFilter) -> None:
         """Raise UnsupportedError if a header may pass the filter. Spark's text source has no headers."""
         lines = self._lines
         if not lines.header:
             return
-        if len(self._listed.files) > _MAX_HEADERS:
+        if len(self._source_files.files) > _MAX_HEADERS:
             raise UnsupportedError(
                 f"more than {_MAX_HEADERS:,} files have headers, which Spark's text source reads as rows"
             )
-        for file in self._listed.files:
+        for file in self._source_files.files:
             if any(map(strings.matches, header_lines(file, lines.comment, carriage_returns=lines.carriage_returns))):
                 raise UnsupportedError(f"the header of {file.path} has a string of the predicate")
 
-    def _parsed_by_spark(self) -> float:
+    def _spark_fraction(self) -> float:
         """Return the fraction of the bytes that Spark's reader parses before its own pushdown rejects a line.
 
         For CSV, Spark splits every line, and this is the fraction of the lines whose values it converts.
         """
-        sampled = self._sampled
+        sample = self._line_sample
         if self._request.source.format is SourceFormat.CSV:
             is_pushed = is_enabled(self._spark, "spark.sql.csv.filterPushdown.enabled", default=True)
-            return min((*sampled.fractions, *sampled.filter_fractions), default=1.0) if is_pushed else 1.0
+            return min((*sample.fractions, *sample.filter_fractions), default=1.0) if is_pushed else 1.0
         # The JSON parser reads matching lines to their end, and others up to the key that rejects them.
         fractions = {
-            strings.pattern: fraction for strings, fraction in zip(self._filters, sampled.filter_fractions, strict=True)
+            strings.pattern: fraction for strings, fraction in zip(self._filters, sample.filter_fractions, strict=True)
         }
         fractions |= {
-            searcher.pattern: fraction for searcher, fraction in zip(self._searchers, sampled.fractions, strict=True)
+            searcher.pattern: fraction for searcher, fraction in zip(self._searchers, sample.fractions, strict=True)
         }
-        positions = iter(sampled.key_positions)
-        parsed = 1.0
+        positions = iter(sample.key_positions)
+        spark_fraction = 1.0
         for pattern, key in zip(self._patterns.candidates, self._patterns.early_keys, strict=True):
             if key is not None:
                 fraction = fractions.get(pattern, 0.0)
-                parsed = min(parsed, fraction + (1 - fraction) * next(positions))
-        return parsed
+                spark_fraction = min(spark_fraction, fraction + (1 - fraction) * next(positions))
+        return spark_fraction

@@ -43,13 +43,17 @@ from pushdown_spark.runtime.jvm_gateway import has_jvm, java_class
 from pushdown_spark.runtime.spark_internals import check_hadoop_settings, reader_configuration
 
 _UTF8 = frozenset({"utf-8", "utf8"})
-_LISTING = frozenset(
+_LISTING_OPTIONS = frozenset(
     {"pathglobfilter", "recursivefilelookup", "modifiedbefore", "modifiedafter", "ignoremissingfiles", "basepath"}
 )
-_INFERENCE = frozenset({"samplingratio", "inferschema", "prefersdate", "preferdate", "inferintervals"})
-_COMMON = _LISTING | _INFERENCE | {"mode", "multiline", "encoding", "charset", "linesep", "compression", "codec"}
-_COMMON |= {"dateformat", "timestampformat", "timestampntzformat", "timezone", "columnnameofcorruptrecord"}
-_JSON = _COMMON | {
+_INFERENCE_OPTIONS = frozenset({"samplingratio", "inferschema", "prefersdate", "preferdate", "inferintervals"})
+_COMMON_OPTIONS = (
+    _LISTING_OPTIONS
+    | _INFERENCE_OPTIONS
+    | {"mode", "multiline", "encoding", "charset", "linesep", "compression", "codec"}
+)
+_COMMON_OPTIONS |= {"dateformat", "timestampformat", "timestampntzformat", "timezone", "columnnameofcorruptrecord"}
+_JSON_OPTIONS = _COMMON_OPTIONS | {
     "allowsinglequotes",
     "allownonnumericnumbers",
     "primitivesasstring",
@@ -57,7 +61,7 @@ _JSON = _COMMON | {
     "dropfieldifallnull",
     "infertimestamp",
 }
-_CSV = _COMMON | {
+_CSV_OPTIONS = _COMMON_OPTIONS | {
     "header",
     "sep",
     "delimiter",
@@ -82,13 +86,13 @@ _SETTINGS = (
         "spark.sql.json.enableExactStringParsing", "true", "numbers and objects in string columns are rewritten"
     ),
 )
-_HADOOP = (
+_HADOOP_SETTINGS = (
     RequiredSetting("io.compression.codecs", "", "only Hadoop knows which files are compressed"),
     RequiredSetting("mapreduce.input.linerecordreader.line.maxlength", "", "Hadoop skips longer lines"),
 )
 _DAY_SECONDS = 86_400
 _UTC = frozenset({"UTC", "ETC/UTC", "Z"})
-_NESTED = (ArrayType, MapType, StructType, VariantType)
+_NESTED_TYPES = (ArrayType, MapType, StructType, VariantType)
 _BROKEN_ESCAPE = BytePattern(
     (),
     ("(?:^|[^\\\\])(?:\\\\\\\\)*\\\\u[0-9a-fA-F]{0,3}[\\x80-\\xff]",),
@@ -120,7 +124,7 @@ def check_settings(spark: SparkSession, request: ScanRequest) -> None:
     check_meaning(spark, "" if predicate is None else predicate.sql)
     if has_jvm(spark):
         # With Spark Connect, only Spark's text source reads lines, and it follows Hadoop's settings itself.
-        check_hadoop_settings(reader_configuration(spark, {}), _HADOOP)
+        check_hadoop_settings(reader_configuration(spark, {}), _HADOOP_SETTINGS)
     if rejects_old_dates(spark) and has_datetime(request.read_schema):
         raise UnsupportedError(
             "spark.sql.legacy.timeParserPolicy is EXCEPTION: every line must be parsed to find errors"
@@ -137,10 +141,12 @@ def check_text_options(
 
     With `skips_fields`, Spark's CSV parser skips fields that the query does not need.
     """
-    supported = _JSON if source_format is SourceFormat.JSON else _CSV
-    unsupported = sorted(key for key in options if key not in supported)
-    if unsupported:
-        raise UnsupportedError(f"option {unsupported[0]} may change how Spark parses a line, or make it reject one")
+    supported_options = _JSON_OPTIONS if source_format is SourceFormat.JSON else _CSV_OPTIONS
+    unsupported_options = sorted(key for key in options if key not in supported_options)
+    if unsupported_options:
+        raise UnsupportedError(
+            f"option {unsupported_options[0]} may change how Spark parses a line, or make it reject one"
+        )
     _check_common(options, schema)
     if source_format is SourceFormat.CSV:
         _check_csv(options)
@@ -165,8 +171,8 @@ def _check_common(options: Mapping[str, str], schema: StructType) -> None:
     corrupt = options.get("columnnameofcorruptrecord", "_corrupt_record")
     if corrupt in schema.fieldNames():
         raise UnsupportedError(f"column {corrupt} keeps corrupt lines, so every line must be parsed")
-    bounded = any(isinstance(part, CharType | VarcharType) for part in types_in(schema))
-    if bounded or any(map(is_char, schema.fields)):
+    has_length = any(isinstance(part, CharType | VarcharType) for part in types_in(schema))
+    if has_length or any(map(is_char, schema.fields)):
         raise UnsupportedError("char and varchar columns are padded or checked when they are read")
 
 
@@ -220,7 +226,7 @@ def text_options(
         strict_utf8=is_json,
         strip_bom=is_json,
         skips_blank=not is_json,
-        nested=is_json and any(isinstance(field.dataType, _NESTED) for field in schema.fields),
+        nested=is_json and any(isinstance(field.dataType, _NESTED_TYPES) for field in schema.fields),
     )
     signs = CsvSigns.of(options)
     csv = CsvSyntax(
@@ -295,10 +301,10 @@ def ambiguous_csv(syntax: CsvSyntax, *, skips_fields: bool) -> BytePattern:
         return _BYTE_ORDER_MARK
     quote, escape, sep = (f"\\x{ord(sign):02x}" for sign in (syntax.quote, syntax.escape, syntax.sep))
     if quote == escape:
-        skipped = f"(?:^|{sep})[\\x00-\\x20]*(?:{quote}{quote})+[^{quote}\\n]+{quote}[{sep}\\n]"
+        field = f"(?:^|{sep})[\\x00-\\x20]*(?:{quote}{quote})+[^{quote}\\n]+{quote}[{sep}\\n]"
     else:
-        skipped = f"{escape}{escape}{quote}"
-    return _BYTE_ORDER_MARK | BytePattern((skipped,), (), (), "quotes that end a skipped field differently")
+        field = f"{escape}{escape}{quote}"
+    return _BYTE_ORDER_MARK | BytePattern((field,), (), (), "quotes that end a skipped field differently")
 
 
 def unquoted_string_values(schema: StructType) -> BytePattern | None:
@@ -313,9 +319,9 @@ def unquoted_string_values(schema: StructType) -> BytePattern | None:
     space = "[ \\t\\r]*"
     string = '"(?:[^"\\\\\\n]|\\\\.)*"|null|true|false'
     expressions: list[str] = []
-    unquoted = "(?:[{\\[]|-?[0-9]+[.eE]|-0|[NI+]|-I)"
+    plain_value = "(?:[{\\[]|-?[0-9]+[.eE]|-0|[NI+]|-I)"
     for names, value in (
-        (strings, unquoted),
+        (strings, plain_value),
         (lists, f'\\[(?:[ \\t\\r,]|{string})*[^ \\t\\r,"\\]\\nntf]'),
         (maps, f'\\{{(?:[ \\t\\r,:]|{string})*[^ \\t\\r,:"}}\\nntf]'),
     ):
@@ -326,7 +332,7 @@ def unquoted_string_values(schema: StructType) -> BytePattern | None:
     # A key with an escape ends at the next quote. Each of these expressions starts at a quote, so that a search with
     # backtracking passes over a line only once.
     escaped_keys = [
-        f"{start}[^{quote}\\n]*{quote}{space}:{space}{unquoted}"
+        f"{start}[^{quote}\\n]*{quote}{space}:{space}{plain_value}"
         for quote in ("'", '"')
         for start in (f"(?:^|{quote})[^{quote}\\\\\\n]*\\\\", f"\\\\{quote}")
     ]

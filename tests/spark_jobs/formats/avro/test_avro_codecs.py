@@ -22,15 +22,15 @@ def test_retained_blocks_are_contiguous(codec: AvroCodec, blocks: list[tuple[byt
     for content, is_kept, taken in blocks:
         assert bytes(decompressor.decompress(pack(codec, content))) == content
         if taken == "before":
-            assert bytes(decompressor.take_retained()) == expected
+            assert bytes(decompressor.take_retained_blocks()) == expected
             expected = b""
         if is_kept:
             decompressor.retain()
             expected += content
         if taken == "after":
-            assert bytes(decompressor.take_retained()) == expected
+            assert bytes(decompressor.take_retained_blocks()) == expected
             expected = b""
-    assert bytes(decompressor.take_retained()) == expected
+    assert bytes(decompressor.take_retained_blocks()) == expected
 
 
 def which_are_searched(search: BlockSearch, blocks: int, content: bytes) -> list[bool]:

@@ -40,7 +40,7 @@ def sample(case: AvroCostCase) -> AvroSample:
     return AvroSample(
         files=2,
         size=SIZE,
-        inflated=0.0,
+        deflate_size=0.0,
         records=ROWS,
         values=16 * ROWS,
         candidate_fraction=case.found / BLOCKS,

@@ -58,11 +58,11 @@ def costs(spark: SparkSession, case: TextCostCase) -> TextCosts:
         inflation=1.0,
         key_positions=(),
         values=case.values,
-        quoted=0.0,
+        quoted_values=0.0,
     )
     source = Source(name="t", format=case.format, paths=("x",))
     size = case.megabytes * MEGABYTE
-    return TextCosts(spark, source, size, sampled, needed=case.values, parsed_by_spark=case.parsed)
+    return TextCosts(spark, source, size, sampled, query_values=case.values, spark_fraction=case.parsed)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
