@@ -75,7 +75,7 @@ def plan_scan(spark: SparkSession, relation: Relation, request: ScanRequest) -> 
 
     assert isinstance(relation, DatabaseRelation)
     scan = relation.scan(request)
-    return PlannedScan(scan, lambda _: relation.analysis_scan, can_fall_back=False, is_resolved=scan.is_exact)
+    return PlannedScan(scan, lambda _: relation.analysis_scan, can_fall_back=False, is_resolved=not scan.needs_recheck)
 
 
 def _plan_files(spark: SparkSession, relation: FileRelation, request: ScanRequest) -> PlannedScan:
@@ -123,7 +123,7 @@ def _with_malformed_count(spark: SparkSession, relation: FileRelation, request: 
     schema = StructType([*data.fields, *relation.partition_schema.fields])
     loaded = relation.loader.load({CORRUPT_OPTION: column}, schema)
     malformed = MalformedLines(loaded, column, relation.schema.fieldNames())
-    return replace(request, malformed=malformed).with_frame(malformed.frame)
+    return replace(request, malformed_lines=malformed).with_frame(malformed.frame)
 
 
 def _plan_format(spark: SparkSession, request: ScanRequest, loader: FileLoader) -> PlannedScan:

@@ -224,7 +224,7 @@ def _plan(spark: SparkSession, relation: Relation, query: QuerySpec) -> Pushdown
     predicate = None if where is None else Predicate.parse(where)
     request = relation.request(projection, predicate)
     planned = plan_scan(spark, relation, request)
-    scan = planned.projected(select if planned.scan.is_exact else filter_and_select, filter_and_select)
+    scan = planned.projected(filter_and_select if planned.scan.needs_recheck else select, filter_and_select)
     if not (planned.is_resolved and projection.is_plain and parses(spark, where)):
         _check_query(planned, scan, select, where)
     return ScanResult(

@@ -116,9 +116,9 @@ class DatabaseScan(Scan):
         """Closes the connection that exports the snapshot."""
 
     @property
-    def is_exact(self) -> bool:
-        """Whether the database evaluates the whole predicate as Spark would."""
-        return self._plan.is_exact
+    def needs_recheck(self) -> bool:
+        """Whether Spark has to evaluate the predicate, because the database may evaluate it in another way."""
+        return not self._plan.is_exact
 
     @property
     def worker_use(self) -> WorkerUse:
@@ -132,7 +132,7 @@ class DatabaseScan(Scan):
 
     def counts_result_rows(self, *, has_predicate: bool) -> bool:
         """Return whether the rows that the scan counts are the rows of the result."""
-        return not has_predicate or self.is_exact
+        return not has_predicate or self._plan.is_exact
 
     def incremental(self, limit: int) -> Iterator[DataFrame] | None:
         """Return the rows of a statement with a LIMIT as one piece, or None if Spark has to drop rows."""

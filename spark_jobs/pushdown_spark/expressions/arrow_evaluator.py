@@ -234,10 +234,10 @@ def _like_match(node: LikeMatch, array: pa.Array) -> pa.BooleanArray:
     """Apply the cheaper hint first, and the regular expression to the values that pass."""
     if node.hint is None:
         return pc.match_substring_regex(_valid_utf8(array), node.regex)
-    hinted = _string_match(node.hint, array)
-    indices = pc.indices_nonzero(hinted)
-    matched = pc.match_substring_regex(_valid_utf8(array.take(indices)), node.regex)
-    return with_nulls_of(array, scatter(len(array), indices, matched))
+    candidates = _string_match(node.hint, array)
+    indices = pc.indices_nonzero(candidates)
+    matches = pc.match_substring_regex(_valid_utf8(array.take(indices)), node.regex)
+    return with_nulls_of(array, scatter(len(array), indices, matches))
 
 
 _SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")

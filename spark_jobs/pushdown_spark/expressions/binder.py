@@ -74,11 +74,11 @@ def bind(conjunct: exp.Expr, scope: Scope) -> Pushdown[Node]:
     if has_subquery(conjunct):
         return Pushdown.unsupported(conjunct, "it has a subquery")
     fold = scope.fold
-    requested: dict[str, None] = {}
-    outcome = _bind(conjunct, replace(scope, fold=lambda sql: requested.setdefault(sql)))
-    if not requested:
+    constants: dict[str, None] = {}
+    outcome = _bind(conjunct, replace(scope, fold=lambda sql: constants.setdefault(sql)))
+    if not constants:
         return outcome
-    return _bind(conjunct, scope if fold is None else replace(scope, fold=prefetch(fold, list(requested))))
+    return _bind(conjunct, scope if fold is None else replace(scope, fold=prefetch(fold, list(constants))))
 
 
 def _bind(conjunct: exp.Expr, scope: Scope) -> Pushdown[Node]:
@@ -162,19 +162,19 @@ class _Binder:
         return test if name == "isnull" else Not(test)
 
     def _is(self, node: exp.Is) -> Node:
-        subject, expected = node.this.unnest(), node.expression
-        if isinstance(expected, exp.Null) and column_path(subject) is not None:
+        subject, right = node.this.unnest(), node.expression
+        if isinstance(right, exp.Null) and column_path(subject) is not None:
             return IsNull(self._column(subject))
-        if isinstance(expected, exp.Null) and elements.is_element(subject):
+        if isinstance(right, exp.Null) and elements.is_element(subject):
             return IsNull(self._operand(subject).column)
         if type(subject) in _OPERATORS:
             # sqlglot parses `a = b IS NULL` as `(a = b) IS NULL`, Spark as `a = (b IS NULL)`.
             raise UnsupportedError("Spark may apply IS only to the right side of the comparison")
         part = self.condition(subject, None)
-        if isinstance(expected, exp.Null):
+        if isinstance(right, exp.Null):
             return IsUnknown(part)
-        if isinstance(expected, exp.Boolean):
-            return IsTrue(part if expected.this else negation(part))
+        if isinstance(right, exp.Boolean):
+            return IsTrue(part if right.this else negation(part))
         raise _unknown(node)
 
     def _comparison(self, node: exp.Binary) -> Node:
@@ -294,11 +294,11 @@ def _escape_character(node: exp.Expr) -> str:
 
 def _compare_columns(op: Op, left: Column, right: Column, null_safe: bool) -> Node:
     """Compare two columns of the same type, so that Spark casts neither."""
-    integers = left.type is LogicalType.INTEGER and right.type is LogicalType.INTEGER
+    are_integers = left.type is LogicalType.INTEGER and right.type is LogicalType.INTEGER
     if (
         left.type is LogicalType.OTHER
         or left.type is not right.type
-        or (left.storage != right.storage and not integers)
+        or (left.storage != right.storage and not are_integers)
     ):
         raise UnsupportedError(f"{'.'.join(left.path)} and {'.'.join(right.path)} are of different or nested types")
     if op in (Op.GT, Op.GE):

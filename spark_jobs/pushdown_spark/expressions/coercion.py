@@ -25,7 +25,7 @@ from pushdown_spark.expressions.bound import (
     true_unless_null,
 )
 from pushdown_spark.expressions.fixed_point import (
-    NOTHING,
+    EMPTY_INTERVAL,
     FixedPointDomain,
     Interval,
     exact_interval,
@@ -93,9 +93,9 @@ def in_list(column: Column, constants: Sequence[Literal], *, has_null: bool) -> 
 def _check_types(column: Column, constants: Iterable[Literal]) -> None:
     if column.type is LogicalType.OTHER:
         raise UnsupportedError(f"{'.'.join(column.path)} is nested, has a collation or is a char(n)")
-    allowed = NUMERIC | {LogicalType.STRING} if column.type in NUMERIC else _COMPARABLE[column.type]
+    types = NUMERIC | {LogicalType.STRING} if column.type in NUMERIC else _COMPARABLE[column.type]
     for constant in constants:
-        if constant.type not in allowed:
+        if constant.type not in types:
             name = ".".join(column.path)
             raise UnsupportedError(f"{name} ({column.type}) would be cast for a constant of type {constant.type}")
 
@@ -224,9 +224,9 @@ def _interval_test(column: Column, interval: Interval) -> Node:
     if column.type is LogicalType.BOOLEAN:
         return Comparison(column, Op.EQ, low is not None)
     parts = [
-        Comparison(column, op, _value_at(column, domain, bound))
-        for op, bound in ((Op.GE, low), (Op.LE, high))
-        if bound is not None
+        Comparison(column, op, _value_at(column, domain, limit))
+        for op, limit in ((Op.GE, low), (Op.LE, high))
+        if limit is not None
     ]
     if low is not None and low == high:
         return Comparison(column, Op.EQ, _value_at(column, domain, low))
@@ -243,7 +243,7 @@ def _any_interval(column: Column, intervals: Iterable[Interval], has_null: bool)
     singles: list[Value] = []
     wide: list[Node] = []
     for interval in intervals:
-        if interval == NOTHING:
+        if interval == EMPTY_INTERVAL:
             continue
         if interval.low is None or interval.low != interval.high:
             wide.append(_interval_test(column, interval))

@@ -73,8 +73,8 @@ def prefetch(fold: Fold, expressions: Sequence[str]) -> Fold:
     values = fold(f"struct({', '.join(expressions)})") if len(expressions) > 1 else None
     if not isinstance(values, tuple):
         return fold
-    known = dict(zip(expressions, values, strict=True))
-    return lambda sql: known[sql] if sql in known else fold(sql)
+    value_by_sql = dict(zip(expressions, values, strict=True))
+    return lambda sql: value_by_sql[sql] if sql in value_by_sql else fold(sql)
 
 
 def integer_value(node: exp.Expr, depth: int = _MAX_DEPTH) -> int | None:

@@ -41,15 +41,15 @@ class Interval:
 
 _MAX_MAGNITUDE = 1e300
 """No domain has larger values. Doubles beyond it may have an infinite neighbor."""
-_EVERYTHING = Interval(None, None)
-NOTHING = Interval(1, 0)
+_UNBOUNDED = Interval(None, None)
+EMPTY_INTERVAL = Interval(1, 0)
 
 
 def exact_interval(domain: FixedPointDomain, op: Op, value: Fraction | int | Decimal) -> Interval:
     """Return the multiples that satisfy `multiple op value`."""
     multiple = Fraction(value) * 10**domain.scale
     if op is Op.EQ:
-        return Interval(multiple.numerator, multiple.numerator) if multiple.denominator == 1 else NOTHING
+        return Interval(multiple.numerator, multiple.numerator) if multiple.denominator == 1 else EMPTY_INTERVAL
     if op in (Op.LT, Op.LE):
         return Interval(None, math.ceil(multiple) - 1 if op is Op.LT else math.floor(multiple))
     return Interval(math.floor(multiple) + 1 if op is Op.GT else math.ceil(multiple), None)
@@ -60,7 +60,7 @@ def rounded_interval(domain: FixedPointDomain, op: Op, value: float) -> Interval
     if math.isnan(value) or math.isinf(value):
         is_low = value < 0
         is_everything = op in (Op.GT, Op.GE) if is_low else op in (Op.LT, Op.LE)
-        return _EVERYTHING if is_everything else NOTHING
+        return _UNBOUNDED if is_everything else EMPTY_INTERVAL
     below, upto = _last_below(domain, value), _last_below(domain, math.nextafter(value, math.inf))
     return {
         Op.LT: Interval(None, below),

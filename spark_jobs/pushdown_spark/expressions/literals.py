@@ -58,8 +58,8 @@ class LiteralReader:
         """
         plain = [_plain_literal(node.unnest(), column_type) for node in nodes]
         rest = [node.unnest() for node, constant in zip(nodes, plain, strict=True) if constant is None]
-        evaluated = iter(self._evaluate(rest, column_type, in_list) if rest else ())
-        constants = [next(evaluated) if constant is None else constant for constant in plain]
+        spark_constants = iter(self._evaluate(rest, column_type, in_list) if rest else ())
+        constants = [next(spark_constants) if constant is None else constant for constant in plain]
         for constant in constants:
             if (
                 constant.type is LogicalType.STRING
@@ -78,11 +78,11 @@ class LiteralReader:
             rows = self._fold(f"array({', '.join(map(_typed_text, sql_strings))})", nodes)
             return [_from_text(str(row[0]), row[1], node) for row, node in zip(rows, nodes, strict=True)]
         if in_list and any(isinstance(node, exp.Literal) for node in nodes):
-            self._require_ansi_lists()
+            self._check_ansi_lists()
         rows = self._fold(f"array({', '.join(_time_fields(text, column_type) for text in sql_strings)})", nodes)
         return [_from_time(list(row), column_type, node) for row, node in zip(rows, nodes, strict=True)]
 
-    def _require_ansi_lists(self) -> None:
+    def _check_ansi_lists(self) -> None:
         """Raise UnsupportedError without ANSI mode, where a list of strings casts the column to strings."""
         if self._scope.fold is None or self._scope.fold("DATE '2000-01-01' IN ('2000-1-1')") is not True:
             raise UnsupportedError("without ANSI mode, Spark casts the column to strings for IN with strings")

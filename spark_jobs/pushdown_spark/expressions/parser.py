@@ -33,7 +33,7 @@ _BEFORE_OPERANDS = re.compile(
 _LONG_LIST = re.compile(r"\bIN\s*\(\s*(\d{1,18}(?:\s*,\s*\d{1,18}){99,})\s*\)", re.IGNORECASE)
 """A hundred or more numbers that are all integers of 32 or 64 bits to Spark."""
 _MAX_INT = 2**31 - 1
-_QUOTING = re.compile(r"""['"`]|--|/\*|\$\{""")
+_QUOTE_OR_COMMENT = re.compile(r"""['"`]|--|/\*|\$\{""")
 """Literals, quoted names, comments and variables, inside which a regular expression could find words."""
 _FIRST_PLACEHOLDER = 10**17
 ARGUMENTS = "arguments"
@@ -43,12 +43,12 @@ Tree = TypeVar("Tree", bound=exp.Expr)
 
 def _keep_arguments(name: str) -> Callable[..., exp.Expr]:
     """Return sqlglot's reader of a function, extended to keep the arguments. sqlglot normalizes units and patterns."""
-    read = SparkParser.FUNCTIONS[name]
+    read_function = SparkParser.FUNCTIONS[name]
 
     def read_and_keep(arguments: list[exp.Expr], **options: Dialect) -> exp.Expr:
-        written = [argument.copy() for argument in arguments]
-        node: exp.Expr = read(arguments, **options)
-        node.meta[ARGUMENTS] = written
+        copies = [argument.copy() for argument in arguments]
+        node: exp.Expr = read_function(arguments, **options)
+        node.meta[ARGUMENTS] = copies
         return node
 
     return read_and_keep
@@ -80,10 +80,14 @@ def argument_as_written(node: exp.Expr, position: int) -> str:
 
     Raises UnsupportedError for another argument.
     """
-    written = node.meta.get(ARGUMENTS, ())
-    if position >= len(written) or not isinstance(written[position], exp.Literal) or not written[position].is_string:
+    arguments = node.meta.get(ARGUMENTS, ())
+    if (
+        position >= len(arguments)
+        or not isinstance(arguments[position], exp.Literal)
+        or not arguments[position].is_string
+    ):
         raise UnsupportedError("a unit or a pattern that is not a literal is not pushed down")
-    return str(written[position].name)
+    return str(arguments[position].name)
 
 
 def parse_predicate(text: str) -> exp.Expr | None:
@@ -99,12 +103,12 @@ def parse_predicate(text: str) -> exp.Expr | None:
         tree = sqlglot.parse_one(lists.text, dialect=_DIALECT, into=exp.Condition)
         if not lists.restore(tree):
             tree = sqlglot.parse_one(text, dialect=_DIALECT, into=exp.Condition)
-        return with_intervals_grouped(tree)
+        return group_intervals(tree)
     except (SqlglotError, RecursionError):
         return None
 
 
-def with_intervals_grouped(tree: Tree) -> Tree:
+def group_intervals(tree: Tree) -> Tree:
     """Put parentheses around intervals of several units, in place.
 
     sqlglot reads `x - INTERVAL 1 YEAR 2 MONTHS` as a difference whose right side is a sum. It would write two steps,
@@ -155,7 +159,7 @@ def shorten_lists(text: str) -> str:
     >>> shorten_lists("a IN (" + ", ".join(map(str, range(7, 200))) + ") OR b = 1")
     'a IN (7) OR b = 1'
     """
-    if _QUOTING.search(text):
+    if _QUOTE_OR_COMMENT.search(text):
         return text
     return _LONG_LIST.sub(lambda match: f"IN ({', '.join(map(str, _one_of_each_type(match[1])))})", text)
 
@@ -180,16 +184,16 @@ class LongLists:
             self._lists[placeholder] = [number.strip() for number in match[1].split(",")]
             return f"IN ({placeholder})"
 
-        is_plain = _QUOTING.search(text) is None and str(_FIRST_PLACEHOLDER)[:-3] not in text
+        is_plain = _QUOTE_OR_COMMENT.search(text) is None and str(_FIRST_PLACEHOLDER)[:-3] not in text
         self.text = _LONG_LIST.sub(replace_list, text) if is_plain else text
 
     def restore(self, tree: exp.Expr) -> bool:
         """Replace the placeholders with their lists. Return False if the tree does not have each of them as a list."""
-        missing = set(self._lists)
+        placeholders = set(self._lists)
         for node in list(nodes_of(tree, exp.In)):
             placeholder = node.expressions[0].name if len(node.expressions) == 1 else ""
-            if placeholder in missing:
-                missing.remove(placeholder)
+            if placeholder in placeholders:
+                placeholders.remove(placeholder)
                 numbers = self._lists[placeholder]
                 node.set("expressions", [exp.Literal(this=number, is_string=False) for number in numbers])
-        return not missing
+        return not placeholders

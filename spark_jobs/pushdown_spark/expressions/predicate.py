@@ -114,8 +114,8 @@ def needs_every_row(sql: str, tree: exp.Expr | None) -> bool:
     [True, False]
     """
     # A search for substrings is much faster than a regular expression in lists of thousands of values.
-    lowered = sql.lower()
-    if not any(name in lowered for name in ROW_FUNCTIONS):
+    lower_sql = sql.lower()
+    if not any(name in lower_sql for name in ROW_FUNCTIONS):
         return False
     if tree is None:
         return _ROW_CALL.search(sql) is not None

@@ -97,5 +97,5 @@ def logical_type(data_type: t.DataType) -> LogicalType:
 
 def is_char(field: t.StructField) -> bool:
     """Return whether a field is a char(n) or contains one."""
-    declared = str(field.metadata.get(DECLARED_TYPE, "")).replace("varchar(", "")
-    return "char(" in declared or isinstance(field.dataType, t.CharType)
+    declared_type = str(field.metadata.get(DECLARED_TYPE, "")).replace("varchar(", "")
+    return "char(" in declared_type or isinstance(field.dataType, t.CharType)

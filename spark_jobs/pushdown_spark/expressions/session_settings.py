@@ -16,13 +16,13 @@ from pushdown_spark.expressions.names import NameRule
 
 @dataclass(frozen=True)
 class RequiredSetting:
-    """A setting that must have the value `expected`, in lower case. `otherwise` is the effect of any other value.
+    """A setting that must have a value, in lower case. `otherwise` is the effect of any other value.
 
     With `sign`, the value matters only for predicates that contain this string.
     """
 
     key: str
-    expected: str
+    value: str
     otherwise: str
     sign: str = ""
 
@@ -41,18 +41,20 @@ _OF_PREDICATES = (
     ),
 )
 """Settings that change the meaning of a predicate."""
-_shared: ContextVar[dict[tuple[SparkSession, str, str], str] | None] = ContextVar("shared_settings", default=None)
-_HIDDEN = re.compile(r"\bIDENTIFIER\s*\(|\$\{", re.IGNORECASE)
+_SETTINGS_CACHE: ContextVar[dict[tuple[SparkSession, str, str], str] | None] = ContextVar(
+    "shared_settings", default=None
+)
+_HIDDEN_NAME = re.compile(r"\bIDENTIFIER\s*\(|\$\{", re.IGNORECASE)
 
 
 def setting(spark: SparkSession, key: str, default: str) -> str:
     """Return a session setting without surrounding blanks, or the default."""
-    known = _shared.get()
-    if known is not None and (spark, key, default) in known:
-        return known[spark, key, default]
+    cache = _SETTINGS_CACHE.get()
+    if cache is not None and (spark, key, default) in cache:
+        return cache[spark, key, default]
     value = (spark.conf.get(key, default) or default).strip()
-    if known is not None:
-        known[spark, key, default] = value
+    if cache is not None:
+        cache[spark, key, default] = value
     return value
 
 
@@ -64,28 +66,28 @@ def is_enabled(spark: SparkSession, key: str, *, default: bool = False) -> bool:
 @contextmanager
 def shared_settings() -> Iterator[None]:
     """Ask the JVM for each session setting once within a block. Only `temporary_settings` may change them there."""
-    token = _shared.set({})
+    token = _SETTINGS_CACHE.set({})
     try:
         yield
     finally:
-        _shared.reset(token)
+        _SETTINGS_CACHE.reset(token)
 
 
 @contextmanager
 def temporary_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
     """Set session settings for a block, then restore them."""
-    before = {key: spark.conf.get(key, None) for key in settings}
+    old_values = {key: spark.conf.get(key, None) for key in settings}
     try:
         for key, value in settings.items():
             spark.conf.set(key, value)
-        with shared_settings() if _shared.get() is not None else nullcontext():
+        with shared_settings() if _SETTINGS_CACHE.get() is not None else nullcontext():
             yield
     finally:
-        for key, value_before in before.items():
-            if value_before is None:
+        for key, old_value in old_values.items():
+            if old_value is None:
                 spark.conf.unset(key)
             else:
-                spark.conf.set(key, value_before)
+                spark.conf.set(key, old_value)
 
 
 def is_option_on(options: Mapping[str, str], key: str, *, default: bool = False) -> bool:
@@ -113,22 +115,22 @@ def session_name_rule(spark: SparkSession) -> NameRule:
 def hides_names(spark: SparkSession, sql: str) -> bool:
     """Return whether a query may refer to columns whose names its text does not contain."""
     has_patterns = "`" in sql and is_enabled(spark, "spark.sql.parser.quotedRegexColumnNames")
-    return has_patterns or _HIDDEN.search(sql) is not None
+    return has_patterns or _HIDDEN_NAME.search(sql) is not None
 
 
-def check_required(spark: SparkSession, required: Iterable[RequiredSetting], where: str = "") -> None:
+def check_required_settings(spark: SparkSession, settings: Iterable[RequiredSetting], where: str = "") -> None:
     """Raise UnsupportedError if a setting has another value than required. `where` is the predicate."""
-    for item in required:
+    for item in settings:
         if item.sign not in where:
             continue
-        value = setting(spark, item.key, item.expected).lower()
-        if value != item.expected:
-            raise UnsupportedError(f"{item.key} is {value}: {item.otherwise}")
+        actual = setting(spark, item.key, item.value).lower()
+        if actual != item.value:
+            raise UnsupportedError(f"{item.key} is {actual}: {item.otherwise}")
 
 
 def check_meaning(spark: SparkSession, where: str) -> None:
     """Raise UnsupportedError if the session's settings give a predicate another meaning than the parser does."""
-    check_required(spark, _OF_PREDICATES, where)
+    check_required_settings(spark, _OF_PREDICATES, where)
 
 
 def has_plain_meaning(spark: SparkSession, where: str) -> bool:

@@ -104,8 +104,8 @@ def _may_be(node: Node, truth: _Truth, leaf_may_be: Callable[[Node, _Truth], boo
         case Not(part=part):
             return _may_be(part, None if truth is None else not truth, leaf_may_be)
         case IsTrue(part=part) | IsUnknown(part=part):
-            tested = True if isinstance(node, IsTrue) else None
-            values = [value for value in (True, False, None) if truth is not None and (value is tested) is truth]
+            true_value = True if isinstance(node, IsTrue) else None
+            values = [value for value in (True, False, None) if truth is not None and (value is true_value) is truth]
             return any(_may_be(part, value, leaf_may_be) for value in values)
     return leaf_may_be(node, truth)
 

@@ -48,9 +48,9 @@ class ColumnarScan(WorkerScan[ColumnarPlan[Any], Any]):
         super().__init__(spark, request, plan, read_fraction=read_fraction)
 
     @property
-    def is_exact(self) -> bool:
-        """Whether the filter is the whole predicate, and the user wants no re-evaluation by Spark."""
-        return self._plan.is_exact and self._plan.skips_recheck
+    def needs_recheck(self) -> bool:
+        """Whether Spark has to evaluate the predicate, although the filter may be the whole predicate."""
+        return not (self._plan.is_exact and self._plan.skips_recheck)
 
     def run_tasks(self, tasks: tuple[Task, ...], batch: int, cap: int | None, skip: tuple[int, ...]) -> DataFrame:
         """Return the rows of some tasks. Tasks stop after `cap` rows if all their rows satisfy the predicate."""

@@ -105,16 +105,16 @@ def check_syntax(where: str) -> None:
     except SqlglotError:
         return
     open_positions: list[int] = []
-    for token, following in zip(tokens, [*tokens[1:], None], strict=True):
+    for token, next_token in zip(tokens, [*tokens[1:], None], strict=True):
         if token.token_type is TokenType.L_PAREN:
             open_positions.append(token.start)
         elif token.token_type is TokenType.R_PAREN:
             if not open_positions:
                 raise _syntax_error("')' has no '('", where, token.start)
             open_positions.pop()
-        if token.token_type in _COMPARISONS and _ends_comparison(following):
+        if token.token_type in _COMPARISONS and _ends_comparison(next_token):
             raise _syntax_error(
-                f"{token.text!r} has no right side", where, following.start if following else len(where)
+                f"{token.text!r} has no right side", where, next_token.start if next_token else len(where)
             )
     if open_positions:
         raise _syntax_error("'(' has no ')'", where, open_positions[-1])

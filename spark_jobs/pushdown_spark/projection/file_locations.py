@@ -28,16 +28,16 @@ def scan_root(path: str, *, is_file: bool = False) -> str:
     glob = _GLOB_CHARACTERS.search(root)
     if glob is None and not is_file:
         return root
-    fixed = root if glob is None else root[: glob.start()]
-    parent = fixed.rpartition("/")[0]
+    plain_part = root if glob is None else root[: glob.start()]
+    parent = plain_part.rpartition("/")[0]
     return parent or ("/" if root.startswith("/") else "")
 
 
 def root_of(file_uri: str, roots: Iterable[str]) -> str | None:
     """Return the deepest scan root that contains a file, or None if none does."""
     file = location(file_uri)
-    containing = [root for root in map(location, roots) if file.startswith(with_slash(root))]
-    return max(containing, key=len, default=None)
+    parents = [root for root in map(location, roots) if file.startswith(with_slash(root))]
+    return max(parents, key=len, default=None)
 
 
 def directories(file_uri: str, root: str) -> tuple[str, ...]:

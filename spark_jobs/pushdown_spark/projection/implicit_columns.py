@@ -84,21 +84,21 @@ class BuiltInColumns(ImplicitColumns):
     """The columns filename, filepath, fqn, suffix, modified, size and dir0 to dirN, under configurable names."""
 
     def __init__(self, names: Mapping[str, str] | None = None) -> None:
-        configured = dict(names or {})
-        unknown = sorted(configured.keys() - {*BUILT_IN_NAMES, DIRECTORY})
+        custom_names = dict(names or {})
+        unknown = sorted(custom_names.keys() - {*BUILT_IN_NAMES, DIRECTORY})
         if unknown:
             valid = ", ".join((*BUILT_IN_NAMES, DIRECTORY))
             raise BadSpecError(f"implicit_names: there is no implicit column {unknown[0]!r}; valid names are {valid}")
-        empty = sorted(builtin for builtin, name in configured.items() if not name)
+        empty = sorted(builtin for builtin, name in custom_names.items() if not name)
         if empty:
             raise BadSpecError(f"implicit_names: {empty[0]!r} has an empty name; give it a name or remove it")
-        self._names = {builtin: configured.get(builtin, builtin) for builtin in BUILT_IN_NAMES}
-        self._prefix = configured.get(DIRECTORY, DIRECTORY)
+        self._names = {builtin: custom_names.get(builtin, builtin) for builtin in BUILT_IN_NAMES}
+        self._prefix = custom_names.get(DIRECTORY, DIRECTORY)
         self._by_name = {name.lower(): builtin for builtin, name in self._names.items()}
         lower = [name.lower() for name in self._names.values()]
-        taken = next((name for name in lower if lower.count(name) > 1 or self._level(name) is not None), None)
-        if taken is not None:
-            raise BadSpecError(f"implicit_names: two implicit columns have the same name {taken!r}; choose another")
+        duplicate = next((name for name in lower if lower.count(name) > 1 or self._level(name) is not None), None)
+        if duplicate is not None:
+            raise BadSpecError(f"implicit_names: two implicit columns have the same name {duplicate!r}; choose another")
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -167,9 +167,9 @@ class ImplicitCatalog:
         subqueries = {a.name.lower() for a in tree.find_all(exp.TableAlias) if not isinstance(a.parent, exp.Table)}
         for column in tree.find_all(exp.Column, bfs=False):
             implicit = self.find(column.name)
-            unqualified = column.name.lower() if len(column.parts) == 1 else ""
+            bare_name = column.name.lower() if len(column.parts) == 1 else ""
             is_of_subquery = len(column.parts) > 1 and column.parts[0].name.lower() in subqueries
-            if is_of_subquery or unqualified in own_names or (unqualified in aliases and _sees_aliases(column)):
+            if is_of_subquery or bare_name in own_names or (bare_name in aliases and _sees_aliases(column)):
                 continue
             is_table_column = any(has_column(schema, p.name, name_rule=name_rule) for p in column.parts)
             if implicit is not None and not is_table_column:

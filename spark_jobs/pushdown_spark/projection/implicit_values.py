@@ -67,7 +67,7 @@ class ImplicitValues:
         return [f"{self._of_line(column, files)} AS {quote_name(column.name)}" for column in map(self._column, names)]
 
     def _of_line(self, column: ImplicitColumn, files: Sequence[str]) -> str:
-        if column.builtin is None or column.builtin in _FROM_LISTING:
+        if column.builtin is None or column.builtin in _LISTING_COLUMNS:
             return self._lookup(column, files, LINE_LOCATION)
         return native_expression(column.builtin, self.roots, LINE_LOCATION)
 
@@ -104,7 +104,7 @@ _NATIVE_LOCATION = _LOCATION.format("_metadata.file_path")
 """SQL for the location of a row's file, from the `_metadata` of Spark's file readers."""
 LINE_LOCATION = _LOCATION.format("input_file_name()")
 """SQL for the location of the file that a task is reading."""
-_FROM_LISTING = frozenset({"modified", "size"})
+_LISTING_COLUMNS = frozenset({"modified", "size"})
 """Built-in columns that do not follow from the path of a file."""
 
 

@@ -164,9 +164,9 @@ class PathCompiler:
         expressions = [self._apply(replace(value, steps=()), member.steps, lambdas) for member in members]
         names = [short_name(member) for member in members]
         self._check_unique(names)
-        named = list(zip(names, expressions, strict=True))
-        fields = [StructField(name, member.data_type, True) for name, member in named]
-        items = [f"{member.expression} AS {quote_name(name)}" for name, member in named]
+        named_members = list(zip(names, expressions, strict=True))
+        fields = [StructField(name, member.data_type, True) for name, member in named_members]
+        items = [f"{member.expression} AS {quote_name(name)}" for name, member in named_members]
         group = Group(tuple(ColumnPath(member.steps) for member in expressions))
         sql = f"if({value.expression} IS NULL, NULL, struct({', '.join(items)}))"
         return PathExpression(sql, StructType(fields), (*value.steps, group))

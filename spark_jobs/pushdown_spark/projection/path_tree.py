@@ -58,12 +58,12 @@ class ProjectionTree:
 
     def _prune_struct(self, schema: StructType, nodes: Sequence[ProjectionNode]) -> StructType:
         fields = []
-        required = {self.name_rule.key(node.name): node for node in reversed(nodes)}
+        node_by_key = {self.name_rule.key(node.name): node for node in reversed(nodes)}
         for field in schema.fields:
-            node = required.get(self.name_rule.key(field.name))
+            node = node_by_key.get(self.name_rule.key(field.name))
             if node is not None:
-                pruned = self._prune_type(field.dataType, node.members)
-                fields.append(StructField(field.name, pruned, field.nullable, field.metadata))
+                data_type = self._prune_type(field.dataType, node.members)
+                fields.append(StructField(field.name, data_type, field.nullable, field.metadata))
         return StructType(fields)
 
     def _prune_type(self, data_type: DataType, members: Sequence[ProjectionNode]) -> DataType:
@@ -71,8 +71,8 @@ class ProjectionTree:
         if not members:
             return data_type
         if isinstance(data_type, StructType):
-            pruned = self._prune_struct(data_type, members)
-            return pruned if pruned.fields else data_type
+            struct = self._prune_struct(data_type, members)
+            return struct if struct.fields else data_type
         if isinstance(data_type, ArrayType):
             return ArrayType(self._prune_type(data_type.elementType, members), data_type.containsNull)
         if isinstance(data_type, MapType):

@@ -136,8 +136,8 @@ def render_steps(steps: Sequence[Step]) -> str:
 
 
 def _quoted_key(key: str) -> str:
-    escaped = key.replace("'", "''")
-    return f"'{escaped}'"
+    text = key.replace("'", "''")
+    return f"'{text}'"
 
 
 def short_name(path: ColumnPath) -> str:
@@ -174,7 +174,7 @@ def parse_path(text: str) -> ColumnPath:
     Raises BadSpecError with the position of the first wrong character, counted from 1.
     """
     parser = _Parser(text)
-    path = parser.path(nested=False)
+    path = parser.path(is_nested=False)
     parser.skip_blanks()
     if not parser.at_end:
         raise parser.error("expected `.`, `[`, `(`, ` AS name` or the end")
@@ -211,9 +211,9 @@ class _Parser:
         while not self.at_end and self._text[self._at].isspace():
             self._at += 1
 
-    def path(self, *, nested: bool) -> ColumnPath:
+    def path(self, *, is_nested: bool) -> ColumnPath:
         self.skip_blanks()
-        if not nested and self._take("*"):
+        if not is_nested and self._take("*"):
             return ColumnPath((Star(),))
         steps: list[Step] = [Member(self._name())]
         while (step := self._next_step()) is not None:
@@ -237,9 +237,9 @@ class _Parser:
         return self._name()
 
     def _name(self) -> str:
-        if quoted := _QUOTED.match(self._text, self._at):
-            self._at = quoted.end()
-            return quoted.group(1).replace("``", "`")
+        if match := _QUOTED.match(self._text, self._at):
+            self._at = match.end()
+            return match.group(1).replace("``", "`")
         if plain := _NAME.match(self._text, self._at):
             self._at = plain.end()
             return plain.group()
@@ -275,19 +275,19 @@ class _Parser:
         return int(digits.group())
 
     def _group(self) -> Group:
-        members = [self.path(nested=True)]
+        members = [self.path(is_nested=True)]
         while self._separator(")"):
-            members.append(self.path(nested=True))
+            members.append(self.path(is_nested=True))
         return Group(tuple(dict.fromkeys(members)))
 
-    def _separator(self, closing: str) -> bool:
+    def _separator(self, end: str) -> bool:
         """Consume a comma (True) or the closing character (False). Raises BadSpecError for anything else."""
         self.skip_blanks()
-        if self._take(closing):
+        if self._take(end):
             return False
         if self._take(","):
             return True
-        raise self.error(f"expected `,` or `{closing}`")
+        raise self.error(f"expected `,` or `{end}`")
 
     def _take(self, token: str) -> bool:
         if self._text.startswith(token, self._at):

@@ -86,11 +86,11 @@ def resolve(columns: Sequence[str] | None, context: PathContext) -> Projection:
 
 @dataclass(frozen=True)
 class _Draft:
-    """An output without its final name. `required` are the parts of the table that it needs."""
+    """An output without its final name. `required_paths` are the parts of the table that it needs."""
 
     path: ColumnPath
     value: PathExpression
-    required: tuple[ColumnPath, ...] = ()
+    required_paths: tuple[ColumnPath, ...] = ()
     implicit: str | None = None
 
 
@@ -108,13 +108,13 @@ class _Resolver:
         for path in paths:
             for draft in self._drafts(path):
                 drafts.setdefault(self._context.name_rule.key(str(draft.path)), draft)
-        required = [path for draft in drafts.values() for path in draft.required]
-        names = {path.head for path in required}
+        required_paths = [path for draft in drafts.values() for path in draft.required_paths]
+        names = {path.head for path in required_paths}
         return Projection(
             outputs=self._assign_names(list(drafts.values())),
             table_columns=tuple(name for name in self._context.schema.fieldNames() if name in names),
             implicit=tuple(dict.fromkeys(draft.implicit for draft in drafts.values() if draft.implicit is not None)),
-            tree=merge_paths(required, name_rule=self._context.name_rule),
+            tree=merge_paths(required_paths, name_rule=self._context.name_rule),
             notes=tuple(self._notes),
         )
 
@@ -184,13 +184,13 @@ class _Resolver:
         selectors = [step for step in path.steps if isinstance(step, Elements)]
         positions = selectors[0].positions if selectors else tuple(valid)
         fields = [quote_name(names[p]) if p in valid else "CAST(NULL AS STRING)" for p in positions]
-        required = tuple(ColumnPath((Member(names[p]),)) for p in positions if p in valid)
+        required_paths = tuple(ColumnPath((Member(names[p]),)) for p in positions if p in valid)
         value = (
             PathExpression(fields[0], StringType(), path.steps)
             if selectors and len(fields) == 1
             else PathExpression(f"array({', '.join(fields)})", ArrayType(StringType(), True), path.steps)
         )
-        return _Draft(path, value, required)
+        return _Draft(path, value, required_paths)
 
     def _assign_names(self, drafts: Sequence[_Draft]) -> tuple[OutputColumn, ...]:
         """Name the outputs. Raises BadSpecError if two have one name."""

@@ -72,10 +72,10 @@ def _group(files: Sequence[FileSchema], read_schema: Callable[[FileSchema], t.St
 
 
 def _positional_schema(file: t.StructType, table: t.StructType, rules: MergeRules) -> t.StructType:
-    remaining = {rules.name_rule.key(field.name): field for field in table.fields}
+    fields_left = {rules.name_rule.key(field.name): field for field in table.fields}
     fields = []
     for position, field in enumerate(file.fields):
-        target = remaining.pop(rules.name_rule.key(field.name), None)
+        target = fields_left.pop(rules.name_rule.key(field.name), None)
         becomes_null = rules.on_conflict is OnSchemaConflict.NULL and target is not None and not _fits(field, target)
         placeholder = t.StructField(f"_unread_{position}", t.StringType())
         fields.append(placeholder if target is None or becomes_null else target)
@@ -147,32 +147,36 @@ class _ReadTypes:
         )
 
 
-def missing_column(file: t.StructType, required: t.StructType, path: str = "", *, name_rule: NameRule) -> str | None:
+def missing_column(
+    file: t.StructType, required_type: t.StructType, path: str = "", *, name_rule: NameRule
+) -> str | None:
     """Return the path of the first required column or struct member that a file lacks, or None if it has all."""
     file_fields = {name_rule.key(field.name): field for field in file.fields}
-    for field in required.fields:
+    for field in required_type.fields:
         name = member_path(path, field.name)
         file_field = file_fields.get(name_rule.key(field.name))
-        missing = name if file_field is None else _missing_member(file_field.dataType, field.dataType, name, name_rule)
-        if missing is not None:
-            return missing
+        path_of_missing = (
+            name if file_field is None else _missing_member(file_field.dataType, field.dataType, name, name_rule)
+        )
+        if path_of_missing is not None:
+            return path_of_missing
     return None
 
 
-def _missing_member(file: t.DataType, required: t.DataType, path: str, name_rule: NameRule) -> str | None:
-    match file, required:
+def _missing_member(file: t.DataType, required_type: t.DataType, path: str, name_rule: NameRule) -> str | None:
+    match file, required_type:
         case t.StructType(), t.StructType():
-            return missing_column(file, required, path, name_rule=name_rule)
+            return missing_column(file, required_type, path, name_rule=name_rule)
         case t.ArrayType(), t.ArrayType():
-            return _missing_member(file.elementType, required.elementType, path, name_rule)
+            return _missing_member(file.elementType, required_type.elementType, path, name_rule)
         case t.MapType(), t.MapType():
-            return _missing_member(file.valueType, required.valueType, path, name_rule)
+            return _missing_member(file.valueType, required_type.valueType, path, name_rule)
     return None
 
 
-def aligned_columns(read: t.StructType, table: t.StructType, *, name_rule: NameRule) -> list[str]:
+def aligned_columns(read_schema: t.StructType, table: t.StructType, *, name_rule: NameRule) -> list[str]:
     """Return select items that convert a DataFrame of the read schema to the table's columns. Missing ones are null."""
-    return _Alignment(name_rule).fields(read, table, "", 0)
+    return _Alignment(name_rule).fields(read_schema, table, "", 0)
 
 
 class _Alignment:
@@ -184,9 +188,9 @@ class _Alignment:
     def __init__(self, name_rule: NameRule) -> None:
         self._key = name_rule.key
 
-    def fields(self, read: t.StructType, table: t.StructType, prefix: str, lambdas: int) -> list[str]:
+    def fields(self, read_type: t.StructType, table: t.StructType, prefix: str, lambdas: int) -> list[str]:
         """Return select items for the fields of the table, given the prefix of the fields that were read."""
-        read_fields = {self._key(field.name): field for field in read.fields}
+        read_fields = {self._key(field.name): field for field in read_type.fields}
         items = []
         for field in table.fields:
             read_field = read_fields.get(self._key(field.name))
@@ -198,29 +202,29 @@ class _Alignment:
             items.append(f"{value} AS {quote_name(field.name)}")
         return items
 
-    def _convert(self, value: str, read: t.DataType, table: t.DataType, lambdas: int) -> str:
-        if sql_type(read) == sql_type(table):
+    def _convert(self, value: str, read_type: t.DataType, table: t.DataType, lambdas: int) -> str:
+        if sql_type(read_type) == sql_type(table):
             return value
-        match read, table:
+        match read_type, table:
             case t.StructType(), t.StructType():
-                members = self.fields(read, table, f"{value}.", lambdas)
+                members = self.fields(read_type, table, f"{value}.", lambdas)
                 return f"if({value} IS NULL, NULL, struct({', '.join(members)}))"
             case t.ArrayType(), t.ArrayType():
                 variable = f"element_{lambdas}"
-                element = self._convert(variable, read.elementType, table.elementType, lambdas + 1)
+                element = self._convert(variable, read_type.elementType, table.elementType, lambdas + 1)
                 return f"transform({value}, {variable} -> {element})"
             case t.MapType(), t.MapType():
                 key_variable, item_variable = f"key_{lambdas}", f"item_{lambdas}"
-                key = self._convert(key_variable, read.keyType, table.keyType, lambdas + 1)
-                item = self._convert(item_variable, read.valueType, table.valueType, lambdas + 1)
+                key = self._convert(key_variable, read_type.keyType, table.keyType, lambdas + 1)
+                item = self._convert(item_variable, read_type.valueType, table.valueType, lambdas + 1)
                 arguments = f"({key_variable}, {item_variable})"
                 return f"transform_values(transform_keys({value}, {arguments} -> {key}), {arguments} -> {item})"
         return f"CAST({value} AS {sql_type(table)})"
 
 
-def select_columns(schema: t.StructType, required: t.StructType, *, name_rule: NameRule) -> t.StructType:
+def select_columns(schema: t.StructType, other: t.StructType, *, name_rule: NameRule) -> t.StructType:
     """Return the columns that another schema has too, with only the struct members that it has too."""
-    return ProjectionTree(_nodes(required), name_rule).prune(schema)
+    return ProjectionTree(_nodes(other), name_rule).prune(schema)
 
 
 def _nodes(data_type: t.DataType) -> tuple[ProjectionNode, ...]:

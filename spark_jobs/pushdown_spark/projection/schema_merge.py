@@ -40,7 +40,7 @@ class MergeRules:
 
 
 @dataclass(frozen=True)
-class _FoundType:
+class _TypeUse:
     """A type of a column, the number of files that have it, and one of these files."""
 
     data_type: t.DataType
@@ -55,25 +55,25 @@ def merge_schemas(files: Sequence[FileSchema], rules: MergeRules) -> t.StructTyp
     Raises SchemaConflictError, which names both files and types, with `error`, and with `widen` if Spark has no
     coercion either. Also raises it for a file with two columns of one name.
     """
-    return _merge_structs(_distinct(_FoundType(file.schema, 1, file.file) for file in files), "", rules)
+    return _merge_structs(_distinct(_TypeUse(file.schema, 1, file.file) for file in files), "", rules)
 
 
-def _merge_structs(types: Sequence[_FoundType], path: str, rules: MergeRules) -> t.StructType:
+def _merge_structs(types: Sequence[_TypeUse], path: str, rules: MergeRules) -> t.StructType:
     """Return a struct with the members of all types, in the order of the type with the most members.
 
     Types with equally many members are ordered by their JSON, so that the order of the files does not matter.
     """
-    ordered = sorted(types, key=lambda found: (-len(_fields(found)), found.data_type.json()))
-    members: dict[str, list[_FoundType]] = {}
+    largest_first = sorted(types, key=lambda use: (-len(_fields(use)), use.data_type.json()))
+    members: dict[str, list[_TypeUse]] = {}
     first_fields: dict[str, t.StructField] = {}
-    for found in ordered:
+    for use in largest_first:
         own_names: dict[str, str] = {}
-        for member in _fields(found):
+        for member in _fields(use):
             key = rules.name_rule.key(member.name)
             first_name = own_names.setdefault(key, member.name)
             if first_name != member.name:
-                raise two_spellings_error(found.example, path, first_name, member.name)
-            members.setdefault(key, []).append(_FoundType(member.dataType, found.files, found.example))
+                raise two_spellings_error(use.example, path, first_name, member.name)
+            members.setdefault(key, []).append(_TypeUse(member.dataType, use.files, use.example))
             first_fields.setdefault(key, member)
     return t.StructType(
         [
@@ -102,25 +102,25 @@ def member_path(path: str, name: str) -> str:
     return f"{path}.{name}" if path else name
 
 
-def _fields(found: _FoundType) -> Sequence[t.StructField]:
-    assert isinstance(found.data_type, t.StructType)
-    return found.data_type.fields
+def _fields(use: _TypeUse) -> Sequence[t.StructField]:
+    assert isinstance(use.data_type, t.StructType)
+    return use.data_type.fields
 
 
-def _merge_types(all_types: Sequence[_FoundType], path: str, rules: MergeRules) -> t.DataType:
+def _merge_types(all_types: Sequence[_TypeUse], path: str, rules: MergeRules) -> t.DataType:
     """Return the type of a column or member, from its types in all files that have it."""
-    types = _distinct(found for found in all_types if not isinstance(found.data_type, t.NullType))
+    types = _distinct(use for use in all_types if not isinstance(use.data_type, t.NullType))
     if not types:
         return rules.default_type
-    kinds = {_nested_kind(found.data_type) for found in types}
+    kinds = {_nested_kind(use.data_type) for use in types}
     if len(kinds) > 1:
         if rules.on_conflict is not OnSchemaConflict.NULL:
             first = types[0]
-            other = next(found for found in types if _nested_kind(found.data_type) != _nested_kind(first.data_type))
+            other = next(use for use in types if _nested_kind(use.data_type) != _nested_kind(first.data_type))
             raise _conflict(path, first, other)
-        files = {kind: sum(found.files for found in types if _nested_kind(found.data_type) == kind) for kind in kinds}
+        files = {kind: sum(use.files for use in types if _nested_kind(use.data_type) == kind) for kind in kinds}
         most_common = min(kinds, key=lambda kind: (-files[kind], kind))
-        types = [found for found in types if _nested_kind(found.data_type) == most_common]
+        types = [use for use in types if _nested_kind(use.data_type) == most_common]
     match types[0].data_type:
         case t.StructType():
             return _merge_structs(types, path, rules)
@@ -133,8 +133,8 @@ def _merge_types(all_types: Sequence[_FoundType], path: str, rules: MergeRules) 
             return _merge_atoms(types, path, rules)
 
 
-def _inner(types: Iterable[_FoundType], attribute: str) -> list[_FoundType]:
-    return [_FoundType(getattr(found.data_type, attribute), found.files, found.example) for found in types]
+def _inner(types: Iterable[_TypeUse], attribute: str) -> list[_TypeUse]:
+    return [_TypeUse(getattr(use.data_type, attribute), use.files, use.example) for use in types]
 
 
 def _nested_kind(data_type: t.DataType) -> str:
@@ -143,31 +143,31 @@ def _nested_kind(data_type: t.DataType) -> str:
     return type(data_type).__name__ if is_nested else ""
 
 
-def _distinct(types: Iterable[_FoundType]) -> list[_FoundType]:
+def _distinct(types: Iterable[_TypeUse]) -> list[_TypeUse]:
     """Return each type once, with the files of all its occurrences, in an order that does not depend on the files."""
     # Many files share one schema object, so that it is converted to JSON once.
     keys: dict[int, str] = {}
-    by_json: dict[str, _FoundType] = {}
-    for found in types:
-        key = keys.get(id(found.data_type)) or keys.setdefault(id(found.data_type), found.data_type.json())
-        before = by_json.get(key, _FoundType(found.data_type, 0, found.example))
-        by_json[key] = _FoundType(found.data_type, before.files + found.files, min(before.example, found.example))
+    by_json: dict[str, _TypeUse] = {}
+    for use in types:
+        key = keys.get(id(use.data_type)) or keys.setdefault(id(use.data_type), use.data_type.json())
+        before = by_json.get(key, _TypeUse(use.data_type, 0, use.example))
+        by_json[key] = _TypeUse(use.data_type, before.files + use.files, min(before.example, use.example))
     return [by_json[key] for key in sorted(by_json)]
 
 
-def _merge_atoms(found_types: Sequence[_FoundType], path: str, rules: MergeRules) -> t.DataType:
-    types = [found.data_type for found in found_types]
+def _merge_atoms(uses: Sequence[_TypeUse], path: str, rules: MergeRules) -> t.DataType:
+    types = [use.data_type for use in uses]
     common = _lossless_type(types)
     if common is None and rules.is_inferred and all(isinstance(data_type, t.NumericType) for data_type in types):
         common = t.DoubleType()
     if common is not None:
         return common
     if rules.on_conflict is OnSchemaConflict.NULL:
-        return _most_common_type(found_types)
+        return _most_common_type(uses)
     coerced = coerced_type(types) if rules.on_conflict is OnSchemaConflict.WIDEN else None
     if coerced is not None:
         return coerced
-    raise _conflict(path, *_conflicting_pair(found_types))
+    raise _conflict(path, *_conflicting_pair(uses))
 
 
 def _lossless_type(types: Sequence[t.DataType]) -> t.DataType | None:
@@ -177,32 +177,32 @@ def _lossless_type(types: Sequence[t.DataType]) -> t.DataType | None:
     return common
 
 
-def _most_common_type(found_types: Sequence[_FoundType]) -> t.DataType:
+def _most_common_type(uses: Sequence[_TypeUse]) -> t.DataType:
     """Return the type that holds the values of the most files without loss, the first by name of several."""
     files_by_type: dict[str, int] = {}
     types: dict[str, t.DataType] = {}
-    for start in found_types:
+    for start in uses:
         common, files = start.data_type, start.files
-        for found in found_types:
-            wider = lossless_type(common, found.data_type)
-            if found is not start and wider is not None:
-                common, files = wider, files + found.files
+        for use in uses:
+            wider = lossless_type(common, use.data_type)
+            if use is not start and wider is not None:
+                common, files = wider, files + use.files
         name = common.simpleString()
         types[name] = common
         files_by_type[name] = max(files, files_by_type.get(name, 0))
     return types[min(types, key=lambda name: (-files_by_type[name], name))]
 
 
-def _conflicting_pair(found_types: Sequence[_FoundType]) -> tuple[_FoundType, _FoundType]:
+def _conflicting_pair(uses: Sequence[_TypeUse]) -> tuple[_TypeUse, _TypeUse]:
     """Return two types without a common lossless type."""
-    for at, left in enumerate(found_types):
-        for right in found_types[at + 1 :]:
+    for at, left in enumerate(uses):
+        for right in uses[at + 1 :]:
             if lossless_type(left.data_type, right.data_type) is None:
                 return left, right
-    return found_types[0], found_types[-1]
+    return uses[0], uses[-1]
 
 
-def _conflict(path: str, left: _FoundType, right: _FoundType) -> SchemaConflictError:
+def _conflict(path: str, left: _TypeUse, right: _TypeUse) -> SchemaConflictError:
     return SchemaConflictError(
         f"column {path} is {left.data_type.simpleString()} in {left.example} and "
         f"{right.data_type.simpleString()} in {right.example}, and no type holds both without loss; declare a schema, "

@@ -110,11 +110,11 @@ class Relation(ABC):
         `predicate` is the WHERE of the query if a reader may apply it. `words` may be names that the tree lacks.
         """
         others = {name for name in self.schema.fieldNames() if name.lower() in words}
-        resolved = self.projection([quote_name(name) for name in sorted(self.referenced_columns(tree) | others)])
+        projection = self.projection([quote_name(name) for name in sorted(self.referenced_columns(tree) | others)])
         implicit = self.source.implicit_catalog.references(tree, self.schema, name_rule=self._name_rule)
-        required = required_columns(tree, self.schema, name_rule=self._name_rule)
+        tree_columns = required_columns(tree, self.schema, name_rule=self._name_rule)
         complete = merge_paths([ColumnPath((Member(name),)) for name in sorted(others)], name_rule=EXACT_NAMES)
-        return self.request(replace(resolved, implicit=implicit, tree=required.merge(complete)), predicate)
+        return self.request(replace(projection, implicit=implicit, tree=tree_columns.merge(complete)), predicate)
 
     def without_ambiguous_tree(self, predicate: Predicate | None) -> Predicate | None:
         """Return a predicate without its tree if that takes a column for a function, or else the same predicate."""
@@ -174,12 +174,12 @@ class RelationWithoutFiles(Relation):
         if predicate is not None:
             tree = predicate.tree
             columns |= self.columns_of_text(predicate.sql) if tree is None else self.referenced_columns(tree)
-        selected = tuple(name for name in self.schema.fieldNames() if name in columns)
+        column_names = tuple(name for name in self.schema.fieldNames() if name in columns)
         return ScanRequest(
             source=self.source,
             load_listing=lambda: Listing(self.native),
             schema=self.schema,
-            columns=selected,
+            columns=column_names,
             implicit=(),
             predicate=predicate,
             fold=cached_fold(self._spark),

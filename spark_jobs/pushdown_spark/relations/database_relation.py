@@ -46,11 +46,11 @@ class DatabaseRelation(RelationWithoutFiles):
         transport: TransportChoice,
     ) -> None:
         super().__init__(spark, source.as_source)
-        self._declared = source
+        self._source = source
         self._address = address
         self._table = table
         self._transport = transport
-        self._pushed: tuple[Predicate, PushedPredicate] | None = None
+        self._last_pushdown: tuple[Predicate, PushedPredicate] | None = None
         """The predicate of the last query, which `scan` and `full_pushdown` push."""
         qualified_name = table.subquery or ".".join(filter(None, (table.catalog, table.schema, table.name)))
         self.analysis_scan = AnalysisScan(spark, f"{address.display_name}: {qualified_name}", table.spark_schema)
@@ -82,7 +82,7 @@ class DatabaseRelation(RelationWithoutFiles):
 
     def origin(self, column: str) -> str:
         """Return where a column's type comes from, for error messages."""
-        return f"in the {'query' if self._declared.spec.table is None else 'table'} of {self._declared.name!r}"
+        return f"in the {'query' if self._source.spec.table is None else 'table'} of {self._source.name!r}"
 
     def columns_of_text(self, sql: str) -> set[str]:
         """Return the columns that Spark's analyzer finds in a predicate."""
@@ -95,16 +95,16 @@ class DatabaseRelation(RelationWithoutFiles):
 
     def statistics(self, predicate: Predicate | None, columns: Sequence[str]) -> TableStatistics | None:
         """Return the database's estimates for a predicate and some columns, or None if it has none. Reads no row."""
-        pushed = self._push_predicate(self.request(self.projection(list(columns)), predicate))
+        predicate_pushdown = self._push_predicate(self.request(self.projection(list(columns)), predicate))
         try:
-            with closing(
-                connect(self._address, ConnectionSettings.of(self._declared.spec, has_few_rows=True))
-            ) as client:
-                estimates = table_statistics(client, self._table, columns or self.schema.fieldNames()[:1], pushed)
+            with closing(connect(self._address, ConnectionSettings.of(self._source.spec, has_few_rows=True))) as client:
+                estimates = table_statistics(
+                    client, self._table, columns or self.schema.fieldNames()[:1], predicate_pushdown
+                )
         except (RemoteFailedError, RemoteRefusedError):
             # Estimates are optional: a catalog that the user may not read must not fail the query.
             return None
-        may_fetch_local = allows_local_fetch(self._declared.spec)
+        may_fetch_local = allows_local_fetch(self._source.spec)
         return estimates if estimates is None or may_fetch_local else replace(estimates, is_fetched=False)
 
     def scan(self, request: ScanRequest) -> DatabaseScan:
@@ -119,7 +119,7 @@ class DatabaseRelation(RelationWithoutFiles):
             predicate=predicate,
             conjuncts=predicate.reports or _unsupported_conjuncts(request),
             is_exact=is_exact,
-            spec=self._declared.spec,
+            spec=self._source.spec,
             address=self._address,
             notes=request.notes,
             transport=self._transport,
@@ -131,35 +131,35 @@ class DatabaseRelation(RelationWithoutFiles):
 
         None if the database cannot run the query as Spark does; the predicate must be exact.
         """
-        spec, has_where = self._declared.spec, query.args.get("where") is not None
+        spec, has_where = self._source.spec, query.args.get("where") is not None
         if not spec.filter_pushdown or (has_where and request.predicate is None):
             return None
         predicate = self._push_predicate(request)
         if has_where and not predicate.conjuncts:
             return None
-        pushed = push_query(query, self._table, predicate, name_rule=self._name_rule)
-        if pushed is None:
+        remote_query = push_query(query, self._table, predicate, name_rule=self._name_rule)
+        if remote_query is None:
             return None
         reason = "the database runs the whole query as Spark would"
         plan = SourceReport(reader="remote", reason=reason, conjuncts=predicate.reports, notes=request.notes)
         execution = QueryExecution(self._spark, self._address, spec, self._table)
-        return ProjectedScan(FullPushdownScan(pushed, execution, plan), pushed.row_converter(columns))
+        return ProjectedScan(FullPushdownScan(remote_query, execution, plan), remote_query.row_converter(columns))
 
     def _push_predicate(self, request: ScanRequest) -> PushedPredicate:
         """Return the conjuncts that the database evaluates as Spark does."""
         predicate = request.predicate
-        if predicate is None or not self._declared.spec.filter_pushdown or predicate.needs_every_row:
+        if predicate is None or not self._source.spec.filter_pushdown or predicate.needs_every_row:
             return PushedPredicate(self._table.dialect, ())
-        if self._pushed is None or self._pushed[0] is not predicate:
+        if self._last_pushdown is None or self._last_pushdown[0] is not predicate:
             is_trusted = has_plain_meaning(self._spark, predicate.sql)
             rules = SparkRules(name_rule=self._name_rule, is_trusted=is_trusted, fold=request.fold)
             # A function whose body is SQL may call one that must see every row.
             has_sql_function = sql_function(self._spark, predicate.sql, predicate.tree) is not None
-            self._pushed = (
+            self._last_pushdown = (
                 predicate,
                 push_predicate(() if has_sql_function else predicate.conjuncts, self._table, rules),
             )
-        return self._pushed[1]
+        return self._last_pushdown[1]
 
 
 class AnalysisScan(Scan):

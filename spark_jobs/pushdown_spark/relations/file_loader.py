@@ -56,14 +56,14 @@ class FileLoader:
     def infer_schema(self, paths: Sequence[str]) -> StructType:
         """Return the schema that Spark infers for some files."""
         options = {key: value for key, value in self.source.options.items() if key != "basepath"}
-        known = self._footer
-        if known is None or list(paths) != [known.path]:
-            known = footer_schema(self.spark, replace(self.source, paths=tuple(paths), options=options))
-        if known is not None:
+        footer = self._footer
+        if footer is None or list(paths) != [footer.path]:
+            footer = footer_schema(self.spark, replace(self.source, paths=tuple(paths), options=options))
+        if footer is not None:
             # Loading the file would raise the same error.
             utils = scala_object(self.spark, "org.apache.spark.sql.util.SchemaUtils")
-            utils.checkSchemaColumnNameDuplication(known.schema, session_name_rule(self.spark).case_sensitive)
-            return StructType.fromJson(json.loads(str(known.schema.asNullable().json())))
+            utils.checkSchemaColumnNameDuplication(footer.schema, session_name_rule(self.spark).case_sensitive)
+            return StructType.fromJson(json.loads(str(footer.schema.asNullable().json())))
         return self._reader(options).load(list(paths)).schema
 
     @cached_property

@@ -174,9 +174,9 @@ class FileRelation(Relation):
             self._check_pushdown(predicate)
         except UnsupportedError as problem:
             spark_only_reason = str(problem)
-        pruned = self._prune_members(columns, projection, predicate)
+        read_schema = self._prune_members(columns, projection, predicate)
         if self.source.on_missing_column is OnMissingColumn.ERROR:
-            self.table_schema.require(pruned)
+            self.table_schema.check_columns(read_schema)
         # If a JSON value does not fit its type, what Spark's parser keeps of the struct depends on all its members.
         keeps_members = self.source.format is SourceFormat.JSON
         return ScanRequest(
@@ -187,7 +187,7 @@ class FileRelation(Relation):
             implicit=tuple(sorted(implicit)),
             predicate=predicate,
             fold=cached_fold(self._spark),
-            pruned=None if keeps_members else pruned,
+            pruned_schema=None if keeps_members else read_schema,
             implicit_values=self.implicit_values() if implicit else None,
             spark_only_reason=spark_only_reason,
             notes=projection.notes,
@@ -217,15 +217,15 @@ class FileRelation(Relation):
 
     def _prune_members(self, columns: set[str], projection: Projection, predicate: Predicate | None) -> StructType:
         """Return the columns to read, without struct members that neither projection nor predicate needs."""
-        selected = StructType([field for field in self.data_schema.fields if field.name in columns])
+        schema = StructType([field for field in self.data_schema.fields if field.name in columns])
         if not is_enabled(self._spark, "spark.sql.optimizer.nestedSchemaPruning.enabled", default=True):
-            return selected
+            return schema
         tree = projection.tree
         if predicate is not None:
             if predicate.tree is None:
-                return selected
+                return schema
             tree = tree.merge(required_columns(predicate.tree, self.schema, name_rule=self._name_rule))
-        return tree.prune(selected)
+        return tree.prune(schema)
 
     def implicit_values(self) -> ImplicitValues:
         """Return the values of the implicit columns, from Spark's own listing where files are not local."""

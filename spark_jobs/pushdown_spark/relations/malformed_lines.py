@@ -27,18 +27,18 @@ class MalformedLines:
     columns.
     """
 
-    def __init__(self, loaded: DataFrame, column: str, columns: Sequence[str]) -> None:
-        """`loaded` has the column for the text of malformed lines, and `columns`, which stay in the result."""
-        self._spark = loaded.sparkSession
+    def __init__(self, lines: DataFrame, column: str, columns: Sequence[str]) -> None:
+        """`lines` has the column for the text of malformed lines, and `columns`, which stay in the result."""
+        self._spark = lines.sparkSession
         self._observation = Observation()
-        names = [quote_name(name) for name in loaded.columns]
+        names = [quote_name(name) for name in lines.columns]
         is_any_null = reduce(or_, (f.col(name).isNull() for name in names))
-        observed = loaded.observe(
+        counted_lines = lines.observe(
             self._observation,
             f.count_if(f.col(quote_name(column)).isNotNull()).alias("malformed"),
             f.count_if(is_any_null).alias("all columns are needed"),
         )
-        self.frame = observed.select(*map(quote_name, columns))
+        self.frame = counted_lines.select(*map(quote_name, columns))
         """The rows, without the column for malformed lines unless it is a column of the source."""
 
     def count(self) -> int | None:

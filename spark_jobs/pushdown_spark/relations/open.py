@@ -57,7 +57,7 @@ class RelationCache:
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
         self._names: set[str] = set()
-        self._cached: dict[str, tuple[_Version, Relation]] = {}
+        self._cache: dict[str, tuple[_Version, Relation]] = {}
 
     def open(self, source: AnySource) -> Relation:
         """Open a source. Raises typed errors that name the parameter."""
@@ -66,10 +66,10 @@ class RelationCache:
             return open_relation(self._spark, source)
         # Before the files are listed, so that a change in the meantime shows in the next version.
         version = self._version(source)
-        cached = self._cached.pop(source.name, None)
-        relation = cached[1] if cached is not None and cached[0] == version else open_relation(self._spark, source)
+        entry = self._cache.pop(source.name, None)
+        relation = entry[1] if entry is not None and entry[0] == version else open_relation(self._spark, source)
         if version is not None and isinstance(relation, FileRelation) and version.has_files(relation.uris):
-            self._cached[source.name] = (version, relation)
+            self._cache[source.name] = (version, relation)
         return relation
 
     def open_all(self, sources: Iterable[AnySource]) -> dict[str, Relation]:
@@ -77,16 +77,16 @@ class RelationCache:
 
         Raises the first error in the order of the sources, those whose files are listed coming last.
         """
-        declared = list(sources)
-        files = [source for source in declared if isinstance(source, Source) and source.name not in self._cached]
+        all_sources = list(sources)
+        files = [source for source in all_sources if isinstance(source, Source) and source.name not in self._cache]
         if len(files) < 2:
-            return {source.name: self.open(source) for source in declared}
+            return {source.name: self.open(source) for source in all_sources}
         open_in_thread = inheritable_thread_target(self._spark)(self.open)
         with ThreadPoolExecutor(min(len(files), _MAX_THREADS)) as threads:
-            pending = {source.name: threads.submit(open_in_thread, source) for source in files}
+            futures = {source.name: threads.submit(open_in_thread, source) for source in files}
             # A database connection stays in the thread that opened it.
-            others = {source.name: self.open(source) for source in declared if source.name not in pending}
-            return others | {name: relation.result() for name, relation in pending.items()}
+            others = {source.name: self.open(source) for source in all_sources if source.name not in futures}
+            return others | {name: relation.result() for name, relation in futures.items()}
 
     def _version(self, source: AnySource) -> _Version | None:
         """Return the state of the files that a relation depends on, or None if it is unknown."""
@@ -127,7 +127,7 @@ class _FileVersion(NamedTuple):
     inode: int
     size: int
     modified: int
-    changed: int
+    status_changed: int
 
 
 def _file_versions(paths: Sequence[str]) -> Mapping[str, _FileVersion] | None:

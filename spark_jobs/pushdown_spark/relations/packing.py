@@ -41,21 +41,21 @@ def pack(files: Sequence[InputFile], packing: Packing, *, groups: Sequence[Hasha
     """
     limit = packing.split_size(files) if files else 0
     tasks: list[Task] = []
-    pending: list[Split] = []
-    filled = first = 0
+    splits: list[Split] = []
+    size_of_task = first = 0
     for index, file in enumerate(files):
         for split in _splits(file, limit):
             size = split.end - split.start
-            another = groups is not None and groups[index] != groups[first]
-            if pending and (another or filled + size > limit):
-                tasks.append(Task(tuple(pending), first))
-                pending, filled = [], 0
-            if not pending:
+            is_other_group = groups is not None and groups[index] != groups[first]
+            if splits and (is_other_group or size_of_task + size > limit):
+                tasks.append(Task(tuple(splits), first))
+                splits, size_of_task = [], 0
+            if not splits:
                 first = index
-            pending.append(split)
-            filled += size + packing.open_cost
-    if pending:
-        tasks.append(Task(tuple(pending), first))
+            splits.append(split)
+            size_of_task += size + packing.open_cost
+    if splits:
+        tasks.append(Task(tuple(splits), first))
     return tuple(tasks)
 
 

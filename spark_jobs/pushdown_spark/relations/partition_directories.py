@@ -109,8 +109,8 @@ def _directory_values(
     Raises UnsupportedError if they are unknown.
     """
     frame = NativeScan(request, "").frame()
-    pruned = frame if request.predicate is None else frame.where(request.predicate.sql)
-    leaf = physical_plan(pruned).collectLeaves().head()
+    matching_rows = frame if request.predicate is None else frame.where(request.predicate.sql)
+    leaf = physical_plan(matching_rows).collectLeaves().head()
     if not str(leaf.nodeName()).startswith("Scan "):
         raise UnsupportedError("Spark does not report which directories it reads")
     values: dict[str, tuple[str, ...]] = {}
@@ -135,15 +135,15 @@ def _without_pruning_conjuncts(
     predicate = request.predicate
     conjuncts = () if predicate is None else predicate.conjuncts
     names = fields.fieldNames()
-    pruning = [c for c in conjuncts if _has_only_columns(c, names, name_rule=name_rule)]
-    remaining = [c for c in conjuncts if all(c is not other for other in pruning)]
+    pruning_conjuncts = [c for c in conjuncts if _has_only_columns(c, names, name_rule=name_rule)]
+    other_conjuncts = [c for c in conjuncts if all(c is not other for other in pruning_conjuncts)]
     reports = tuple(
         ConjunctReport(sql=conjunct.sql(dialect="spark"), exactness=Exactness.EXACT, pushed_as="partition pruning")
-        for conjunct in pruning
+        for conjunct in pruning_conjuncts
     )
     return replace(
         request,
-        predicate=None if predicate is None else predicate.keep_conjuncts(remaining),
+        predicate=None if predicate is None else predicate.keep_conjuncts(other_conjuncts),
         directories=Directories(fields, values, reports),
     )
 

@@ -57,7 +57,7 @@ class ScanRequest:
     """The whole predicate, which Spark re-evaluates."""
     fold: Fold
     """Evaluates constants of the predicate, each once."""
-    pruned: StructType | None = None
+    pruned_schema: StructType | None = None
     """The columns with only the required struct members, or None if all are required. Readers use `read_schema`."""
     implicit_values: ImplicitValues | None = None
     """The values of the implicit columns, or None without any."""
@@ -65,7 +65,7 @@ class ScanRequest:
     """Why only Spark's reader can scan the source, or None if any reader can."""
     directories: Directories | None = None
     """The partitions for the pushdown readers. The tree of `predicate` then lacks the conjuncts that pruned some."""
-    malformed: MalformedLines | None = None
+    malformed_lines: MalformedLines | None = None
     """Counts malformed lines, or None if they are not counted."""
     notes: tuple[str, ...] = ()
     """Lines for the report of the scan."""
@@ -92,8 +92,8 @@ class ScanRequest:
     @property
     def read_schema(self) -> StructType:
         """The columns to read, in the order of the table, with only the required struct members."""
-        if self.pruned is not None:
-            return self.pruned
+        if self.pruned_schema is not None:
+            return self.pruned_schema
         return StructType([field for field in self.schema.fields if field.name in set(self.columns)])
 
     @cached_property

@@ -73,8 +73,8 @@ def check_hadoop_settings(configuration: JavaObject, required: Iterable[Required
     `configuration` are the settings that `reader_configuration` returns.
     """
     for item in required:
-        value = str(configuration.get(item.key, item.expected)).strip()
-        if value.lower() != item.expected:
+        value = str(configuration.get(item.key, item.value)).strip()
+        if value.lower() != item.value:
             raise UnsupportedError(f"{item.key} is {value}: {item.otherwise}")
 
 

@@ -54,9 +54,9 @@ def _file_advice(report: SourceReport) -> Iterator[str]:
     if report.files_total < _MANY_FILES or report.bytes_total > report.files_total * _SMALL_FILE:
         return
     if report.bytes_read and footers > report.bytes_read / 2:
-        read = human_bytes(report.bytes_read)
+        bytes_read = human_bytes(report.bytes_read)
         yield (
-            f"Write fewer, larger files: {human_bytes(footers)} of the {read} that were read are the metadata of "
+            f"Write fewer, larger files: {human_bytes(footers)} of the {bytes_read} that were read are the metadata of "
             f"{report.files_total:,} files."
         )
 
@@ -81,28 +81,34 @@ def _pruning_advice(report: SourceReport, conjuncts: Sequence[_Conjunct]) -> Ite
     """Yield advice if statistics and bloom filters of row groups pruned little, although few rows match."""
     groups = report.units.get("row groups", {})
     columns = [name for conjunct in conjuncts if (name := conjunct.compared_column())]
-    matching = report.rows_after_pushdown
-    if not columns or not groups or matching is None or not report.rows_decoded:
+    matching_rows = report.rows_after_pushdown
+    if not columns or not groups or matching_rows is None or not report.rows_decoded:
         return
     if max(outcomes.get("total", 0) for outcomes in report.units.values()) < _MANY_GROUPS:
         return
-    if matching <= _FEW_ROWS * report.rows_decoded and not any(map(_prunes, report.units.values())):
-        pruned = sum(count for outcome, count in groups.items() if outcome.startswith("pruned"))
+    if matching_rows <= _FEW_ROWS * report.rows_decoded and not any(map(_prunes, report.units.values())):
+        pruned_groups = sum(count for outcome, count in groups.items() if outcome.startswith("pruned"))
         yield (
             f"Sort the rows by {columns[0]} before you write the files, so that statistics prune row groups: "
-            f"{pruned:,} of {groups.get('total', 0):,} were pruned, and {matching:,} of {report.rows_decoded:,} "
-            "decoded rows match."
+            f"{pruned_groups:,} of {groups.get('total', 0):,} were pruned, and {matching_rows:,} of "
+            f"{report.rows_decoded:,} decoded rows match."
         )
-    read = groups.get("filter columns read", 0)
-    equal = [name for conjunct in conjuncts if (name := conjunct.compared_column((exp.EQ, exp.In)))]
-    if equal and read >= _MANY_GROUPS and matching <= read / 2 and not groups.get("pruned by bloom filter"):
+    searched_groups = groups.get("filter columns read", 0)
+    equality_columns = [name for conjunct in conjuncts if (name := conjunct.compared_column((exp.EQ, exp.In)))]
+    if (
+        equality_columns
+        and searched_groups >= _MANY_GROUPS
+        and matching_rows <= searched_groups / 2
+        and not groups.get("pruned by bloom filter")
+    ):
+        column = equality_columns[0]
         yield (
-            f"Write the ORC files with a bloom filter on {equal[0]} (orc.bloom.filter.columns={equal[0]}): "
-            f"{read:,} row groups were searched for {matching:,} rows."
+            f"Write the ORC files with a bloom filter on {column} (orc.bloom.filter.columns={column}): "
+            f"{searched_groups:,} row groups were searched for {matching_rows:,} rows."
         )
 
 
 def _prunes(outcomes: Mapping[str, int]) -> bool:
     """Return whether at least half of the units of a kind were pruned."""
-    pruned = sum(count for outcome, count in outcomes.items() if outcome.startswith("pruned"))
-    return pruned > 0 and 2 * pruned >= outcomes.get("total", 0)
+    pruned_units = sum(count for outcome, count in outcomes.items() if outcome.startswith("pruned"))
+    return pruned_units > 0 and 2 * pruned_units >= outcomes.get("total", 0)

@@ -57,9 +57,9 @@ class Scan(ABC):
         return None
 
     @property
-    def is_exact(self) -> bool:
-        """Whether all rows satisfy the predicate, so that Spark need not evaluate it."""
-        return False
+    def needs_recheck(self) -> bool:
+        """Whether Spark has to evaluate the predicate on the rows of the scan."""
+        return True
 
     @property
     def is_native(self) -> bool:
@@ -78,12 +78,14 @@ class Scan(ABC):
 
     def add_spark_counts(self, report: SourceReport, counts: StageCounts) -> SourceReport:
         """Return the report of a run with the bytes and rows that Spark counted. Counts of the scan are kept."""
-        known = self.spark_counts
-        changes: dict[str, int | None] = {"bytes_read": counts.bytes_read if SparkCount.BYTES in known else None}
+        complete_counts = self.spark_counts
+        changes: dict[str, int | None] = {
+            "bytes_read": counts.bytes_read if SparkCount.BYTES in complete_counts else None
+        }
         if report.rows_decoded is None:
             # Spark counts the rows that its readers return, which may be fewer than they decode.
             changes["rows_after_pushdown"] = counts.rows
-            changes["rows_decoded"] = counts.rows if SparkCount.DECODED_ROWS in known else None
+            changes["rows_decoded"] = counts.rows if SparkCount.DECODED_ROWS in complete_counts else None
         return report.model_copy(update=changes)
 
     def counts_result_rows(self, *, has_predicate: bool) -> bool:
@@ -153,8 +155,8 @@ class ProjectedScan:
 
     def limit(self, limit: int) -> DataFrame:
         """Return at most `limit` rows of the query as a lazy DataFrame."""
-        limited = self.scan.limited_frame(limit)
-        return self.frame().limit(limit) if limited is None else self._project(limited)
+        rows = self.scan.limited_frame(limit)
+        return self.frame().limit(limit) if rows is None else self._project(rows)
 
     def fetch_local(self, limit: int | None) -> DataFrame | None:
         """Fetch the rows of the query, at most `limit`, to the driver; None if a Spark job is faster."""

@@ -10,8 +10,8 @@ from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.relations.request import ScanRequest
 from pushdown_spark.relations.stores.listing import InputFile
 
-SAMPLED_FILES = 3
-"""Number of files from which an estimate reads a sample."""
+MAX_SAMPLED_FILES = 3
+"""Maximum number of files from which an estimate reads a sample."""
 _MARGIN = 0.9
 _READER = "pushdown"
 PUSHDOWN_REQUESTED = "requested with reader='pushdown'"
@@ -75,13 +75,13 @@ class ScanPlan:
 
         The conjuncts that pruned partitions come first.
         """
-        pruning = () if request.directories is None else request.directories.conjuncts
+        pruning_conjuncts = () if request.directories is None else request.directories.conjuncts
         return SourceReport(
             reader=_READER,
             carrier=carrier,
             reason=self.decision.reason,
             cost=CostReport.of(carrier or _READER, self.decision.predicted),
-            conjuncts=(*pruning, *self.conjuncts),
+            conjuncts=(*pruning_conjuncts, *self.conjuncts),
             columns=request.columns,
             files_total=len(self.files),
             bytes_total=sum(file.size for file in self.files),

@@ -48,15 +48,17 @@ def tasks_of(
     return pack(files, replace(settings, max_partition_bytes=limit), groups=groups)
 
 
-def progress_of(tasks: Sequence[Task], finished: Collection[int], rows_found: int) -> SourceProgress:
+def progress_of(tasks: Sequence[Task], finished_tasks: Collection[int], rows_found: int) -> SourceProgress:
     """Return the progress of a scan, given the numbers of its finished tasks and the rows that they returned."""
     sizes = [sum(split.end - split.start for split in task.splits) for task in tasks]
     files = {split.path for task in tasks for split in task.splits}
-    pending = {split.path for number, task in enumerate(tasks) if number not in finished for split in task.splits}
+    open_paths = {
+        split.path for number, task in enumerate(tasks) if number not in finished_tasks for split in task.splits
+    }
     return SourceProgress(
-        files_done=len(files) - len(pending),
+        files_done=len(files) - len(open_paths),
         files_total=len(files),
-        bytes_done=sum(sizes[number] for number in finished),
+        bytes_done=sum(sizes[number] for number in finished_tasks),
         bytes_total=sum(sizes),
         rows_found=rows_found,
     )
@@ -69,21 +71,21 @@ def with_constants_by_task(frame: DataFrame, request: ScanRequest, uris: Sequenc
     which is that of the data column if the files have one with its name.
     """
     values = request.implicit_values
-    added = [] if values is None else values.by_task(request.implicit, list(map(decode_uri, uris)))
-    return _with_columns(frame, request, constants_by_task(request, uris), added)
+    implicit_items = [] if values is None else values.by_task(request.implicit, list(map(decode_uri, uris)))
+    return _with_columns(frame, request, constants_by_task(request, uris), implicit_items)
 
 
 def with_constants_by_line(frame: DataFrame, request: ScanRequest, uris: Sequence[str]) -> DataFrame:
     """Add the columns of `with_constants_by_task` to rows that Spark has just parsed from lines of the files `uris`."""
     values = request.implicit_values
-    added = [] if values is None else values.by_line(request.implicit, list(map(decode_uri, uris)))
-    return _with_columns(frame, request, constants_by_line(request), added)
+    implicit_items = [] if values is None else values.by_line(request.implicit, list(map(decode_uri, uris)))
+    return _with_columns(frame, request, constants_by_line(request), implicit_items)
 
 
 def _with_columns(
-    frame: DataFrame, request: ScanRequest, constants: Mapping[str, str], added: Sequence[str]
+    frame: DataFrame, request: ScanRequest, constants: Mapping[str, str], implicit_items: Sequence[str]
 ) -> DataFrame:
-    if not constants and not added:
+    if not constants and not implicit_items:
         return frame
     names = dict.fromkeys([*request.columns, *frame.columns])
-    return frame.selectExpr(*(constants.get(name, quote_name(name)) for name in names), *added)
+    return frame.selectExpr(*(constants.get(name, quote_name(name)) for name in names), *implicit_items)

@@ -60,8 +60,8 @@ class FileGroup:
         The group gets the predicate only if all columns of the predicate have the table's types in the group. Spark
         evaluates the predicate over the columns of the table in any case.
         """
-        pruned = select_columns(self.schema_group.schema, table_request.read_schema, name_rule=self.name_rule)
-        types = {field.name: field.dataType for field in pruned.fields}
+        group_schema = select_columns(self.schema_group.schema, table_request.read_schema, name_rule=self.name_rule)
+        types = {field.name: field.dataType for field in group_schema.fields}
         has_same_types = (
             table_request.predicate is not None
             and table_request.predicate.tree is not None
@@ -78,7 +78,7 @@ class FileGroup:
             schema=self.schema_group.schema,
             columns=tuple(name for name in table_request.columns if name in types or name in partition_names),
             predicate=table_request.predicate if has_same_types else None,
-            pruned=pruned,
+            pruned_schema=group_schema,
         )
 
 
@@ -165,10 +165,10 @@ class UnionScan(Scan):
 
     def progress(self) -> SourceProgress | None:
         """Return the sum of the groups' progress, or None if one group does not know it."""
-        known = [progress for group in self._groups if (progress := group.scan.progress()) is not None]
-        if len(known) < len(self._groups):
+        group_progress = [progress for group in self._groups if (progress := group.scan.progress()) is not None]
+        if len(group_progress) < len(self._groups):
             return None
-        return SourceProgress(**_sum_by_kind([progress.model_dump() for progress in known]))
+        return SourceProgress(**_sum_by_kind([progress.model_dump() for progress in group_progress]))
 
     def report(self) -> SourceReport:
         """Return the sum of the groups' reports. A count that one group does not know is unknown."""
@@ -206,10 +206,10 @@ def _sum_by_kind(counts: Sequence[dict[K, int]]) -> dict[K, int]:
 def _merge_conjuncts(reports: Sequence[SourceReport]) -> tuple[ConjunctReport, ...]:
     """Return each conjunct with the least pushdown of all groups."""
     conjuncts = max((report.conjuncts for report in reports), key=len, default=())
-    pushed = [{conjunct.sql for conjunct in report.conjuncts if conjunct.pushed_as} for report in reports]
+    pushed_by_group = [{conjunct.sql for conjunct in report.conjuncts if conjunct.pushed_as} for report in reports]
     return tuple(
         conjunct
-        if all(conjunct.sql in pushed_by_group for pushed_by_group in pushed)
+        if all(conjunct.sql in pushed for pushed in pushed_by_group)
         else unsupported_conjunct(conjunct.sql, "some files have another schema, and only Spark filters their rows")
         for conjunct in conjuncts
     )

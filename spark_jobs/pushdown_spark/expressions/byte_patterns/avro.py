@@ -52,7 +52,7 @@ _ENOUGH_BITS = 24.0
 """Patterns with more bits omit the class of bytes that may follow, which makes Hyperscan faster."""
 _MAX_SHIFT = 2 * 86_400 * 1_000_000
 """An upper bound of the shift of a time by local mean time, in microseconds."""
-_FIRST_UNSHIFTED = {LogicalType.DATE: GREGORIAN_DAY, LogicalType.TIMESTAMP: GREGORIAN_MICROS + _MAX_SHIFT}
+_FIRST_STABLE_VALUES = {LogicalType.DATE: GREGORIAN_DAY, LogicalType.TIMESTAMP: GREGORIAN_MICROS + _MAX_SHIFT}
 """From these values on, Spark reads values as written, and shifts no earlier value into this range."""
 _EPOCH = datetime(1970, 1, 1)
 _LENGTH_END = "[\\x00-\\x7f]"
@@ -95,7 +95,7 @@ def block_patterns(root: Node, locate: Locate, *, includes_shifted_dates: bool) 
     Without patterns, every block may contain one. A pattern without expressions means that no record passes. Without
     `includes_shifted_dates`, dates and times from before the calendars agreed have none, because Spark may shift them.
     """
-    writer = _PatternWriter(locate, {} if includes_shifted_dates else _FIRST_UNSHIFTED)
+    writer = _PatternWriter(locate, {} if includes_shifted_dates else _FIRST_STABLE_VALUES)
     usable = [pattern for pattern in writer.patterns(facts_of(root)) if pattern.is_usable]
     return tuple(sorted(usable, key=lambda pattern: -pattern.bits))
 
@@ -117,9 +117,9 @@ _TYPES: dict[Encoding, frozenset[LogicalType]] = {
 class _PatternWriter:
     """Writes the patterns of facts."""
 
-    def __init__(self, locate: Locate, first_unshifted: Mapping[LogicalType, int]) -> None:
+    def __init__(self, locate: Locate, first_stable_values: Mapping[LogicalType, int]) -> None:
         self._locate = locate
-        self._first_unshifted = first_unshifted
+        self._first_stable_values = first_stable_values
 
     def patterns(self, facts: AllOf) -> list[BlockPattern]:
         """Return the patterns of blocks that have a record with these facts."""
@@ -137,72 +137,76 @@ class _PatternWriter:
         return [combined]
 
     def _fact(self, fact: Fact) -> list[BlockPattern]:
-        column, encoded = fact.column, self._locate(fact.column.path)
-        if encoded is None or column.type not in _TYPES[encoded.encoding]:
+        column, encoded_column = fact.column, self._locate(fact.column.path)
+        if encoded_column is None or column.type not in _TYPES[encoded_column.encoding]:
             return []
         match fact:
-            case InRange(low=low, high=high) if encoded.encoding in (Encoding.NUMBER, Encoding.MILLIS):
+            case InRange(low=low, high=high) if encoded_column.encoding in (Encoding.NUMBER, Encoding.MILLIS):
                 limit = 2 ** (column.storage.bit_width - 1)
-                first = -limit if low is None else int(_stored(column, low))
-                return self._between(column, encoded, first, limit - 1 if high is None else int(_stored(column, high)))
+                first = -limit if low is None else int(_file_value(column, low))
+                return self._between(
+                    column, encoded_column, first, limit - 1 if high is None else int(_file_value(column, high))
+                )
             case EqualsAny():
-                return self._in_list(column, encoded, [_stored(column, value) for value in fact.values])
+                return self._in_list(column, encoded_column, [_file_value(column, value) for value in fact.values])
             case HasSubstrings():
-                return self._substrings(fact, encoded)
+                return self._substrings(fact, encoded_column)
         return []
 
-    def _between(self, column: Column, encoded: EncodedColumn, low: int, high: int) -> list[BlockPattern]:
+    def _between(self, column: Column, encoded_column: EncodedColumn, low: int, high: int) -> list[BlockPattern]:
         """Return the pattern of the integers from `low` to `high`, inclusive."""
         if self._may_shift(column, low):
             return []
         first, last = low, high
-        if encoded.encoding is Encoding.MILLIS:
+        if encoded_column.encoding is Encoding.MILLIS:
             first, last = -(-low // MICROS_PER_MILLI), high // MICROS_PER_MILLI
         label = f"{'.'.join(column.path)}: {low} to {high}"
-        return [_pattern(encoded, interval(first, last), label) if first <= last else _NEVER]
+        return [_pattern(encoded_column, interval(first, last), label) if first <= last else _NEVER]
 
-    def _in_list(self, column: Column, encoded: EncodedColumn, values: Sequence[Value]) -> list[BlockPattern]:
+    def _in_list(self, column: Column, encoded_column: EncodedColumn, values: Sequence[Value]) -> list[BlockPattern]:
         """Return the pattern of some values."""
         if any(self._may_shift(column, value) for value in values):
             return []
         expressions: list[str] = []
         for value in values:
-            alternatives = encodings(encoded, value)
+            alternatives = encodings(encoded_column, value)
             if alternatives is None:
                 return []
             expressions += alternatives
         label = f"{'.'.join(column.path)}: " + (str(values[0]) if len(values) == 1 else f"one of {len(values)}")
-        return [_pattern(encoded, expressions, label) if expressions else _NEVER]
+        return [_pattern(encoded_column, expressions, label) if expressions else _NEVER]
 
-    def _substrings(self, fact: HasSubstrings, encoded: EncodedColumn) -> list[BlockPattern]:
+    def _substrings(self, fact: HasSubstrings, encoded_column: EncodedColumn) -> list[BlockPattern]:
         """Return the patterns of the bytes that every matching string contains."""
-        if encoded.encoding is Encoding.ENUM:
-            return self._in_list(fact.column, encoded, [symbol for symbol in encoded.symbols if _matches(symbol, fact)])
-        if encoded.encoding is not Encoding.STRING:
+        if encoded_column.encoding is Encoding.ENUM:
+            return self._in_list(
+                fact.column, encoded_column, [symbol for symbol in encoded_column.symbols if _matches(symbol, fact)]
+            )
+        if encoded_column.encoding is not Encoding.STRING:
             return []
         patterns = []
         for number, text in enumerate(fact.substrings):
             is_start = fact.prefix and number == 0
             if data := encoded_string(text):
                 label = f"{'.'.join(fact.column.path)} {'starts with' if is_start else 'contains'} {text!r}"
-                column = EncodedColumn(encoded.encoding, _LENGTH_END if is_start else "")
+                column = EncodedColumn(encoded_column.encoding, _LENGTH_END if is_start else "")
                 patterns.append(_pattern(column, [exact_bytes(data)], label))
         return patterns
 
-    def _may_shift(self, column: Column, least: Value) -> bool:
+    def _may_shift(self, column: Column, value: Value) -> bool:
         """Return whether Spark may read another stored value as this value or a later one."""
-        return isinstance(least, int) and least < self._first_unshifted.get(column.type, least)
+        return isinstance(value, int) and value < self._first_stable_values.get(column.type, value)
 
 
-def _stored(column: Column, value: Scalar) -> Value:
+def _file_value(column: Column, fact_value: Scalar) -> Value:
     """Return the value that stands for the value of a fact in files."""
-    if isinstance(value, datetime):
-        return (value - _EPOCH) // timedelta(microseconds=1)
-    if isinstance(value, date):
-        return value.toordinal() - EPOCH_ORDINAL
-    if isinstance(value, Decimal) and column.type is not LogicalType.DECIMAL:
-        return int(value) if column.type is LogicalType.INTEGER else float(value)
-    return value
+    if isinstance(fact_value, datetime):
+        return (fact_value - _EPOCH) // timedelta(microseconds=1)
+    if isinstance(fact_value, date):
+        return fact_value.toordinal() - EPOCH_ORDINAL
+    if isinstance(fact_value, Decimal) and column.type is not LogicalType.DECIMAL:
+        return int(fact_value) if column.type is LogicalType.INTEGER else float(fact_value)
+    return fact_value
 
 
 def _matches(symbol: str, fact: HasSubstrings) -> bool:
@@ -210,10 +214,10 @@ def _matches(symbol: str, fact: HasSubstrings) -> bool:
     return starts and all(text in symbol for text in fact.substrings)
 
 
-def _pattern(encoded: EncodedColumn, values: Sequence[str], label: str) -> BlockPattern:
-    bits = _bits_of_any([_bits(value) for value in values]) + _bits(encoded.before)
-    after = encoded.after if bits < _ENOUGH_BITS else ""
-    expressions = tuple(encoded.before + group + after for group in alternation(values))
+def _pattern(encoded_column: EncodedColumn, values: Sequence[str], label: str) -> BlockPattern:
+    bits = _bits_of_any([_bits(value) for value in values]) + _bits(encoded_column.before)
+    after = encoded_column.after if bits < _ENOUGH_BITS else ""
+    expressions = tuple(encoded_column.before + group + after for group in alternation(values))
     return BlockPattern(expressions, bits + _bits(after), label)
 
 
@@ -230,5 +234,5 @@ def _members(byte: re.Match[str]) -> int:
 
 def _bits_of_any(bits: Sequence[float]) -> float:
     """Return the information in a match of any of several patterns."""
-    least = min(bits)
-    return least if math.isinf(least) else least - math.log2(sum(2.0 ** (least - pattern) for pattern in bits))
+    fewest = min(bits)
+    return fewest if math.isinf(fewest) else fewest - math.log2(sum(2.0 ** (fewest - pattern) for pattern in bits))

@@ -65,8 +65,8 @@ def encodings(column: EncodedColumn, value: Value) -> list[str] | None:
         case ((Encoding.DECIMAL | Encoding.FIXED_DECIMAL), Decimal()):
             return _decimal(column, value)
         case Encoding.STRING, (str() | bytes()):
-            encoded = encoded_string(value)
-            return None if encoded is None else [exact_bytes(zigzag(len(encoded)) + encoded)]
+            data = encoded_string(value)
+            return None if data is None else [exact_bytes(zigzag(len(data)) + data)]
         case Encoding.FIXED, bytes():
             return [exact_bytes(value)] if len(value) == column.size else []
     return None
@@ -81,10 +81,10 @@ def _float(value: float, form: str) -> list[str] | None:
 
 def _decimal(column: EncodedColumn, value: Decimal) -> list[str]:
     """Encode the unscaled value. With a length, longer forms match as well: they repeat the sign."""
-    unscaled = value.scaleb(column.scale, _EXACT)
-    if unscaled != unscaled.to_integral_value():
+    integer = value.scaleb(column.scale, _EXACT)
+    if integer != integer.to_integral_value():
         return []
-    number = int(unscaled)
+    number = int(integer)
     size = (number if number >= 0 else ~number).bit_length() // 8 + 1
     if column.encoding is Encoding.FIXED_DECIMAL:
         return [exact_bytes(number.to_bytes(column.size, "big", signed=True))] if size <= column.size else []
@@ -179,12 +179,12 @@ def _groups(low: list[int], high: list[int], parity: int, suffix: str, *, is_las
         yield from _groups(lowest, rest_high, parity, group(top, top), is_last=False)
 
 
-def _is_least(digits: list[int]) -> bool:
-    return all(digit == 0 for digit in digits[1:]) and digits[0] <= 1
+def _is_least(groups: list[int]) -> bool:
+    return all(digit == 0 for digit in groups[1:]) and groups[0] <= 1
 
 
-def _is_most(digits: list[int]) -> bool:
-    return all(digit == _BASE - 1 for digit in digits[1:]) and digits[0] >= _BASE - 2
+def _is_most(groups: list[int]) -> bool:
+    return all(digit == _BASE - 1 for digit in groups[1:]) and groups[0] >= _BASE - 2
 
 
 def _class(first: int, last: int, parity: int | None, is_last: bool) -> str:

@@ -43,7 +43,7 @@ from pushdown_spark.expressions.byte_patterns.text import (
     describe,
     is_in_any_case,
     literal,
-    longest_run,
+    longest_safe_part,
     patterns,
     searched_length,
     spelling,
@@ -175,7 +175,7 @@ def _strings(fact: Fact, syntax: CsvSyntax) -> BytePattern | None:
         if all(text and not any(c in unsafe for c in text) for text in strings):
             return _equal_or_start(strings, _label(fact), syntax)
         strings = strings if len(strings) == 1 else ()
-    run = longest_run(strings, unsafe)
+    run = longest_safe_part(strings, unsafe)
     if run is None:
         return None
     if is_in_any_case(fact):
@@ -288,8 +288,8 @@ def _other_digits() -> tuple[str, ...]:
     """Match decimal digits outside ASCII, which Java accepts in numbers."""
     by_prefix: dict[bytes, list[int]] = defaultdict(list)
     for digit in re.findall(r"\d", "".join(map(chr, range(0x80, 0x20000)))):
-        encoded = digit.encode("utf-8")
-        by_prefix[encoded[:-1]].append(encoded[-1])
+        digit_bytes = digit.encode("utf-8")
+        by_prefix[digit_bytes[:-1]].append(digit_bytes[-1])
     return tuple(
         alternation(
             "".join(f"\\x{b:02x}" for b in prefix) + "[" + "".join(f"\\x{b:02x}" for b in last) + "]"

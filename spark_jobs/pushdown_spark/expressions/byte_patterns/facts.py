@@ -162,10 +162,10 @@ def _comparison(node: Comparison, truth: bool) -> list[Fact | AnyOf]:
     if isinstance(value, int):
         # The next integer, day or microsecond makes the interval closed.
         value += (op is Op.GT) - (op is Op.LT)
-    bound = _scalar(column, value)
-    if bound is None:
+    limit = _scalar(column, value)
+    if limit is None:
         return []
-    return [InRange(column, None, bound) if op in (Op.LT, Op.LE) else InRange(column, bound, None)]
+    return [InRange(column, None, limit) if op in (Op.LT, Op.LE) else InRange(column, limit, None)]
 
 
 def _equals_any(column: Column, values: Sequence[Value]) -> list[Fact | AnyOf]:
@@ -174,8 +174,8 @@ def _equals_any(column: Column, values: Sequence[Value]) -> list[Fact | AnyOf]:
     if len(values) > _MAX_VALUES:
         return []
     scalars = [_scalar(column, value) for value in values]
-    known = tuple(scalar for scalar in scalars if scalar is not None)
-    return [EqualsAny(column, tuple(dict.fromkeys(known)))] if len(known) == len(scalars) else []
+    finite_scalars = tuple(scalar for scalar in scalars if scalar is not None)
+    return [EqualsAny(column, tuple(dict.fromkeys(finite_scalars)))] if len(finite_scalars) == len(scalars) else []
 
 
 def _scalar(column: Column, value: Value) -> Scalar | None:
@@ -217,6 +217,6 @@ def _merge_ranges(facts: Iterable[Fact | AnyOf]) -> tuple[Fact | AnyOf, ...]:
 
 
 def _intersection(one: InRange, two: InRange) -> InRange:
-    lows = [bound for bound in (one.low, two.low) if bound is not None]
-    highs = [bound for bound in (one.high, two.high) if bound is not None]
+    lows = [end for end in (one.low, two.low) if end is not None]
+    highs = [end for end in (one.high, two.high) if end is not None]
     return InRange(one.column, max(lows) if lows else None, min(highs) if highs else None)

@@ -32,7 +32,7 @@ from pushdown_spark.expressions.byte_patterns.text import (
     describe,
     is_in_any_case,
     literal,
-    longest_run,
+    longest_safe_part,
     patterns,
     searched_length,
     spelling,
@@ -72,7 +72,7 @@ def _fact(fact: Fact, calendar: CalendarSyntax) -> BytePattern | None:
     values = _values(fact, calendar)
     if values is None:
         return _pattern(key, ["[^n \\t\\r]", "n[^u]"], key, f"has {key}")
-    if values.anchored:
+    if values.follows_key:
         pattern = _pattern(key, values.spellings, key + values.text, f"{key}: {values.label}")
     else:
         expression = spelling(values.text, fact)
@@ -105,13 +105,13 @@ def _values(fact: Fact, calendar: CalendarSyntax) -> _Values | None:
 class _Values:
     """Spellings of a value after its key. `text` has the characters that escapes could spell.
 
-    If not `anchored`, `text` is a string to search for anywhere in the line.
+    If not `follows_key`, `text` is a string to search for anywhere in the line.
     """
 
     spellings: list[str]
     label: str
     text: str = ""
-    anchored: bool = True
+    follows_key: bool = True
 
 
 def _pattern(key: str, spellings: list[str], escapable: str, label: str) -> BytePattern:
@@ -127,8 +127,8 @@ def _escapes(text: str) -> tuple[str, ...]:
 
 
 def _utf16(character: str) -> list[str]:
-    encoded = character.encode("utf-16-be", "surrogatepass").hex()
-    return [encoded[i : i + 4] for i in range(0, len(encoded), 4)]
+    hex_digits = character.encode("utf-16-be", "surrogatepass").hex()
+    return [hex_digits[i : i + 4] for i in range(0, len(hex_digits), 4)]
 
 
 def _strings(fact: EqualsAny) -> _Values | None:
@@ -137,11 +137,11 @@ def _strings(fact: EqualsAny) -> _Values | None:
         # A string column also stores numbers, booleans and objects as written, so the quotes are optional.
         length = searched_length(len(strings))
         characters = "".join(sorted(set("".join(strings))))
-        return _Values([_string(text, length) for text in strings], value_summary(strings), characters)
-    return _longest_safe_run(strings) if len(strings) == 1 else None
+        return _Values([_string_regex(text, length) for text in strings], value_summary(strings), characters)
+    return _safe_part(strings) if len(strings) == 1 else None
 
 
-def _string(text: str, length: int) -> str:
+def _string_regex(text: str, length: int) -> str:
     """Return an expression for a string up to its end, or for the start of a long one."""
     end = f"(?:{_QUOTE}|[ \\t\\r\\n,}}\\]])" if len(text) <= length else ""
     return f"{_QUOTE}?{literal(text[:length])}{end}"
@@ -152,12 +152,12 @@ def _substrings(fact: HasSubstrings) -> _Values | None:
     if fact.prefix and not any(c in _UNSAFE for c in first):
         first = first[: searched_length(1)]
         return _Values([f"{_QUOTE}?{spelling(first, fact)}"], f"{first}%", first)
-    return _longest_safe_run(fact.substrings)
+    return _safe_part(fact.substrings)
 
 
-def _longest_safe_run(strings: Sequence[str]) -> _Values | None:
-    run = longest_run(strings, _UNSAFE)
-    return None if run is None else _Values([], run, run, anchored=False)
+def _safe_part(strings: Sequence[str]) -> _Values | None:
+    run = longest_safe_part(strings, _UNSAFE)
+    return None if run is None else _Values([], run, run, follows_key=False)
 
 
 def _booleans(fact: EqualsAny) -> _Values:

@@ -38,7 +38,7 @@ Offsets = Callable[[int, int], Sequence[int]]
 It includes the offsets of a day before and after, between which Spark may choose at a transition.
 """
 _TENTH = Decimal("0.1")
-_NOTHING = "[0-9]x\\x00"
+_NO_NUMBER = "[0-9]x\\x00"
 """Matches no number, for an empty interval."""
 
 
@@ -66,9 +66,9 @@ def form_regex(form: str) -> str:
 def form_differences(prefix: str, form: str) -> Iterator[str]:
     """Yield an expression for each position at which a string after a prefix can differ from a form."""
     for character in form:
-        expected = "0-9" if character == "n" else f"\\{character}"
-        yield f"{prefix}[^{expected}]"
-        prefix += f"[{expected}]"
+        characters = "0-9" if character == "n" else f"\\{character}"
+        yield f"{prefix}[^{characters}]"
+        prefix += f"[{characters}]"
 
 
 def integer_spellings(fact: EqualsAny | InRange) -> tuple[list[str], list[str]]:
@@ -189,5 +189,5 @@ def _ceil(value: Decimal | None, default: int) -> int:
 
 def _magnitudes(low: int, high: int) -> str:
     if low > high:
-        return _NOTHING
+        return _NO_NUMBER
     return str(low) if low == high else magnitude_regex(low, high)

@@ -21,7 +21,7 @@ from pushdown_spark.expressions.byte_patterns.facts import (
 
 NOT_ASCII = "[\\x80-\\xff]"
 """An expression for a byte of a character that is not ASCII."""
-_MIN_RUN = 3
+_MIN_STRING = 3
 """Shorter strings occur in most lines."""
 _MAX_STRING = 500
 _MAX_STRINGS = 40_000
@@ -130,11 +130,11 @@ def searched_length(strings: int) -> int:
     return max(12, min(_MAX_STRING, _MAX_STRINGS // max(strings, 1)))
 
 
-def longest_run(strings: Iterable[str], unsafe: frozenset[str]) -> str | None:
+def longest_safe_part(strings: Iterable[str], unsafe: frozenset[str]) -> str | None:
     """Return the longest part of some strings without unsafe characters, among them NUL; None if it is too short."""
     runs = (run for text in strings for run in "".join("\0" if c in unsafe else c for c in text).split("\0"))
     best = max(runs, key=lambda run: len(run.encode("utf-8")), default="")[: searched_length(1)]
-    return best if len(best) >= _MIN_RUN else None
+    return best if len(best) >= _MIN_STRING else None
 
 
 def character_class(characters: str) -> str:

@@ -58,14 +58,16 @@ def minute_spellings(
         # Spark ignores the zone of the text, or reads a text with a zone as NULL.
         return patterns + [f"{minute}:" for minute in _minutes(intervals, [0])]
     time = window + _SEPARATOR + form_regex(_TIME)
-    assumed = sorted({offset for low, high in intervals for offset in offsets(_seconds(low), _seconds(high))})
-    known = dict.fromkeys(_UTC_OFFSETS, 0) | {_iso_offset(offset): offset for offset in assumed if not offset % 60}
+    reader_offsets = sorted({offset for low, high in intervals for offset in offsets(_seconds(low), _seconds(high))})
+    offset_by_text = dict.fromkeys(_UTC_OFFSETS, 0) | {
+        _iso_offset(offset): offset for offset in reader_offsets if not offset % 60
+    }
     patterns += [f"{time}[^.Z+\\-{ends}]", f"{time}\\.[0-9]*[^0-9Z+\\-{ends}]", f"{time}{_FRACTION}Z[^{ends}]"]
-    patterns += [f"{time}{_FRACTION}{other}" for other in _other_strings(list(known), ends)]
+    patterns += [f"{time}{_FRACTION}{other}" for other in _other_strings(list(offset_by_text), ends)]
     rest = f":[0-5][0-9]{_FRACTION}"
-    patterns += [f"{minute}{rest}[{ends}]" for minute in _minutes(intervals, assumed)]
+    patterns += [f"{minute}{rest}[{ends}]" for minute in _minutes(intervals, reader_offsets)]
     patterns += [f"{minute}{rest}Z[{ends}]" for minute in _minutes(intervals, [0])]
-    for text, offset in known.items():
+    for text, offset in offset_by_text.items():
         patterns += [f"{minute}{rest}{_literal(text)}[{ends}]" for minute in _minutes(intervals, [offset])]
     return patterns
 
@@ -94,15 +96,15 @@ def _day(day: date) -> str:
     return day.isoformat().replace("-", "\\-")
 
 
-def _other_strings(known: Sequence[str], ends: str) -> Iterator[str]:
+def _other_strings(offset_texts: Sequence[str], ends: str) -> Iterator[str]:
     """Yield expressions for what can follow a time from a sign on and is not one of the known offsets."""
-    signs = {text[0] for text in known}
+    signs = {text[0] for text in offset_texts}
     yield from (_literal(sign) for sign in "+-" if sign not in signs)
-    starts = sorted({text[:length] for text in known for length in range(1, len(text))})
+    starts = sorted({text[:length] for text in offset_texts for length in range(1, len(text))})
     for start in starts:
-        following = sorted({text[len(start)] for text in known if text.startswith(start)})
-        yield f"{_literal(start)}[^{''.join(following)}]"
-    yield from (f"{_literal(text)}[^{ends}]" for text in known)
+        next_characters = sorted({text[len(start)] for text in offset_texts if text.startswith(start)})
+        yield f"{_literal(start)}[^{''.join(next_characters)}]"
+    yield from (f"{_literal(text)}[^{ends}]" for text in offset_texts)
 
 
 def _minutes(intervals: Sequence[_Interval], offsets: Sequence[int]) -> list[str]:

@@ -13,10 +13,10 @@ from pushdown_spark.formats.avro.file_reader import BlockSample, DecoderCache, o
 from pushdown_spark.formats.avro.metrics import AvroMetrics
 from pushdown_spark.formats.scan_task import spread
 from pushdown_spark.relations.stores.listing import InputFile
-from pushdown_spark.scan.plan import SAMPLED_FILES, ReaderDecision, choose_pushdown, is_cheaper, startup_note
+from pushdown_spark.scan.plan import MAX_SAMPLED_FILES, ReaderDecision, choose_pushdown, is_cheaper, startup_note
 
-_SAMPLED_BLOCKS = 4
-"""Blocks of each sampled file in a long scan. Evaluating the filter over a block takes milliseconds."""
+_MAX_SAMPLED_BLOCKS = 4
+"""Maximum number of blocks of a file in a long scan. Evaluating the filter over a block takes milliseconds."""
 _LONG_SCAN = 3.0
 """CPU seconds of Spark's reader from which a scan is long."""
 
@@ -95,7 +95,7 @@ def estimate(files: Sequence[InputFile], query: AvroQuery, workers: int, startup
     if not is_cheaper(_min_seconds(largest) + startup, spark_seconds):
         records = f"about {largest.records:,.0f} records are too few to make up for starting another reader"
         raise UnsupportedError(f"{records}{startup_note(startup)}")
-    blocks = _SAMPLED_BLOCKS if spark_seconds > _LONG_SCAN else 1
+    blocks = _MAX_SAMPLED_BLOCKS if spark_seconds > _LONG_SCAN else 1
     sample = _sample(files, query, blocks, evaluate=True)
     seconds = reader_seconds(sample, len(query.schema), workers, has_filter=query.filter is not None)
     finding = (
@@ -135,7 +135,7 @@ def _sample(files: Sequence[InputFile], query: AvroQuery, blocks: int, *, evalua
     samples: list[BlockSample] = []
     deflate_size = 0
     decoders = DecoderCache(query)
-    for file in spread(not_empty, SAMPLED_FILES):
+    for file in spread(not_empty, MAX_SAMPLED_FILES):
         with open_avro(file.path, file.storage, decoders, AvroMetrics()) as source:
             blocks_of_file = list(source.samples(blocks, evaluate=evaluate))
             samples += blocks_of_file

@@ -97,7 +97,7 @@ class NativeScan(Scan):
             return "turned off"
         if self._loses_rows:
             return _MAY_LOSE_FLOATS
-        if self._request.malformed is not None:
+        if self._request.malformed_lines is not None:
             return "every line is parsed to count malformed lines"
         if source.reader is ReaderChoice.SPARK or predicate is None:
             return None
@@ -154,7 +154,7 @@ class NativeScan(Scan):
 
     def report(self) -> SourceReport:
         """Return the plan with the filters that Spark pushes. The counts of a run come from Spark's task metrics."""
-        malformed_lines = self._request.malformed
+        malformed_lines = self._request.malformed_lines
         if malformed_lines is None:
             return self._plan_report
         return self._plan_report.model_copy(update={"malformed_lines": malformed_lines.count()})

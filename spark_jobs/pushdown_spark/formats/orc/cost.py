@@ -14,11 +14,11 @@ from pushdown_spark.formats.orc.lazy_reader import RowWidth
 from pushdown_spark.formats.orc.metrics import OrcMetrics
 from pushdown_spark.formats.scan_task import spread
 from pushdown_spark.relations.stores.listing import InputFile
-from pushdown_spark.scan.plan import SAMPLED_FILES, ReaderDecision, describe_estimates, is_cheaper
+from pushdown_spark.scan.plan import MAX_SAMPLED_FILES, ReaderDecision, describe_estimates, is_cheaper
 
-_SAMPLED_STRIPES = 2
-_SAMPLED_GROUPS = 2
-"""Row groups of each sampled stripe."""
+_MAX_SAMPLED_STRIPES = 2
+_MAX_SAMPLED_GROUPS = 2
+"""Maximum number of row groups of each sampled stripe."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,7 +91,7 @@ def estimate(files: Sequence[InputFile], query: OrcQuery, startup: float = 0.0, 
     by Spark.
     """
     with ExitStack() as stack:
-        sampled_files = spread(files, SAMPLED_FILES)
+        sampled_files = spread(files, MAX_SAMPLED_FILES)
         sources = [
             stack.enter_context(open_orc(file.path, file.storage, query, OrcMetrics())) for file in sampled_files
         ]
@@ -160,7 +160,7 @@ def _mean_width(rows: Sequence[RowWidth]) -> RowWidth:
 
 def _sample(sources: Sequence[OrcFile], files: int, rows: int, row: RowWidth) -> OrcSample:
     """Sample some row groups of some files, evenly spread."""
-    by_file = [list(source.samples(_SAMPLED_STRIPES, _SAMPLED_GROUPS)) for source in sources]
+    by_file = [list(source.samples(_MAX_SAMPLED_STRIPES, _MAX_SAMPLED_GROUPS)) for source in sources]
     samples = [sample for file in by_file for sample in file]
     live_files = sum(any(sample.alive_groups for sample in file) for file in by_file)
     groups = sum(sample.groups for sample in samples)

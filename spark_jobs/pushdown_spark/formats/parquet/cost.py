@@ -20,7 +20,7 @@ from pushdown_spark.formats.parquet.file_columns import FileColumns
 from pushdown_spark.formats.parquet.file_reader import OpenParquet, ParquetQuery, open_parquet
 from pushdown_spark.formats.scan_task import spread
 from pushdown_spark.relations.stores.listing import InputFile
-from pushdown_spark.scan.plan import SAMPLED_FILES, ReaderDecision, choose_pushdown, is_cheaper
+from pushdown_spark.scan.plan import MAX_SAMPLED_FILES, ReaderDecision, choose_pushdown, is_cheaper
 
 _SAMPLED_FRACTION = 1 / 50
 """The fraction of the rows whose filter columns are read for an estimate."""
@@ -96,7 +96,7 @@ def estimate(
     assert query.filter is not None
     with ExitStack() as stack:
         not_empty = [file for file in files if file.size]
-        sampled_files = spread(not_empty, SAMPLED_FILES)
+        sampled_files = spread(not_empty, MAX_SAMPLED_FILES)
         sources = [stack.enter_context(open_parquet(file.path, file.storage, query)) for file in sampled_files]
         scale = sum(file.size for file in not_empty) / max(sum(file.size for file in sampled_files), 1)
         alive = [list(_matching_groups(source, query.filter)) for source in sources]

@@ -15,7 +15,7 @@ from pushdown_spark.expressions.scope import is_char
 from pushdown_spark.expressions.session_settings import (
     RequiredSetting,
     check_broken_files,
-    check_required,
+    check_required_settings,
     session_name_rule,
 )
 from pushdown_spark.formats.bound_predicate import combine_conjuncts, is_exact
@@ -95,7 +95,7 @@ def _check_settings(spark: SparkSession, request: ScanRequest) -> None:
     """Raise UnsupportedError for a setting that only Spark's reader follows."""
     options = request.source.options
     check_broken_files(spark, options)
-    check_required(spark, _SPARK_SETTINGS)
+    check_required_settings(spark, _SPARK_SETTINGS)
     check_hadoop_settings(reader_configuration(spark, options), _HADOOP_SETTINGS)
 
 

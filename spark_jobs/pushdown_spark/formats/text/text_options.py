@@ -29,7 +29,7 @@ from pushdown_spark.expressions.session_settings import (
     RequiredSetting,
     check_broken_files,
     check_meaning,
-    check_required,
+    check_required_settings,
     is_option_on,
     rejects_old_dates,
     setting,
@@ -119,7 +119,7 @@ class TextOptions:
 def check_settings(spark: SparkSession, request: ScanRequest) -> None:
     """Raise UnsupportedError if the session's settings rule out byte search."""
     check_broken_files(spark, request.source.options)
-    check_required(spark, _SETTINGS)
+    check_required_settings(spark, _SETTINGS)
     predicate = request.predicate
     check_meaning(spark, "" if predicate is None else predicate.sql)
     if has_jvm(spark):

@@ -16,7 +16,7 @@ from sqlglot.generators.spark import SparkGenerator
 from sqlglot.parsers.spark import SparkParser
 
 from pushdown_spark.errors import BadSpecError
-from pushdown_spark.expressions.parser import ARGUMENTS, IS_COMPILED, PredicateParser, with_intervals_grouped
+from pushdown_spark.expressions.parser import ARGUMENTS, IS_COMPILED, PredicateParser, group_intervals
 from pushdown_spark.expressions.predicate import Predicate
 
 # Keys of the marks in the `meta` dictionary of a node.
@@ -135,7 +135,7 @@ def parse_sql(sql: str) -> exp.Expr:
             "query: the driver uses the compiled build of sqlglot, whose dialects cannot be extended; "
             "uninstall the package sqlglotc there (`pip install sqlglot[c]` installs it)"
         )
-    return with_intervals_grouped(sqlglot.parse_one(sql, dialect=LosslessSpark))
+    return group_intervals(sqlglot.parse_one(sql, dialect=LosslessSpark))
 
 
 def to_sql(tree: exp.Expr) -> str:

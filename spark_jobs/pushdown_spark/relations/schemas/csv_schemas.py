@@ -120,11 +120,11 @@ def _header(spark: SparkSession, source: Source, line: str, syntax: _CsvSyntax) 
     names = [
         name[1:-1] if len(name) > 1 and name[0] == name[-1] == signs.quote else name for name in line.split(signs.sep)
     ]
-    replaced = {source.options.get("nullvalue"), source.options.get("emptyvalue")}
+    special_values = {source.options.get("nullvalue"), source.options.get("emptyvalue")}
     if (
         all(_PLAIN_NAME.fullmatch(name) for name in names)
         and len({name.lower() for name in names}) == len(names)
-        and replaced.isdisjoint(names)
+        and special_values.isdisjoint(names)
         and not any(sign and sign in name for sign in (signs.quote, signs.escape) for name in names)
         and "samplingratio" not in source.options
     ):

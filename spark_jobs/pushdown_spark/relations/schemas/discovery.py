@@ -93,12 +93,12 @@ class TableSchema:
         locations = (file.file for file in files if key in map(self.rules.name_rule.key, file.schema.fieldNames()))
         return min(locations, default=None)
 
-    def require(self, columns: t.StructType) -> None:
+    def check_columns(self, columns: t.StructType) -> None:
         """Raise SchemaConflictError for the first column or struct member that a file lacks."""
         for file in self.files:
-            if missing := missing_column(file.schema, columns, name_rule=self.rules.name_rule):
+            if name := missing_column(file.schema, columns, name_rule=self.rules.name_rule):
                 raise SchemaConflictError(
-                    f"column {missing} is missing in {file.file}; remove the file from `path`, or use "
+                    f"column {name} is missing in {file.file}; remove the file from `path`, or use "
                     "on_missing_column='null'"
                 )
 
@@ -163,9 +163,11 @@ def _merge(
 ) -> TableSchema:
     is_declared = source.schema is not None
     if source.format is SourceFormat.JSON:
-        merged = _merge_json(_with_corrupt_column(files, data, rules, corrupt), data, rules, is_declared=is_declared)
+        table_schema = _merge_json(
+            _with_corrupt_column(files, data, rules, corrupt), data, rules, is_declared=is_declared
+        )
         note = "all records were read once more, to determine the columns of each file"
-        return replace(merged, notes=(*merged.notes, note))
+        return replace(table_schema, notes=(*table_schema.notes, note))
     if source.format is SourceFormat.CSV and is_declared:
         return _merge_declared_csv(files, data, rules, corrupt)
     if source.format is SourceFormat.CSV:
@@ -185,13 +187,13 @@ def _merge_json(
     if is_declared or rules.on_conflict is OnSchemaConflict.WIDEN:
         return TableSchema(rules, files=files)
     files = tuple(replace(file, schema=_with_inferred_types(file.schema, data, rules)) for file in files)
-    merged = merge_schemas(files, rules)
+    table_of_files = merge_schemas(files, rules)
     if rules.on_conflict is OnSchemaConflict.ERROR:
         return TableSchema(rules, files=files)
     key = rules.name_rule.key
-    keys = set(map(key, merged.fieldNames()))
+    keys = set(map(key, table_of_files.fieldNames()))
     # Spark's inference adds a column for corrupt records.
-    table = t.StructType([*merged.fields, *(field for field in data.fields if key(field.name) not in keys)])
+    table = t.StructType([*table_of_files.fields, *(field for field in data.fields if key(field.name) not in keys)])
     # Text is parsed as any type.
     return _with_groups(files, table, groups_by_name(files, table, rules, lambda *_: True), rules)
 
@@ -199,7 +201,7 @@ def _merge_json(
 def _with_inferred_types(file: t.StructType, table: t.StructType, rules: MergeRules) -> t.StructType:
     """Return a schema with the types that Spark inferred for all files, except strings: they may be conflicts."""
     key = rules.name_rule.key
-    inferred = {key(field.name): field.dataType for field in table.fields}
+    type_by_key = {key(field.name): field.dataType for field in table.fields}
 
     def merged_type(own: t.DataType, spark: t.DataType | None) -> t.DataType:
         match own, spark:
@@ -212,7 +214,7 @@ def _with_inferred_types(file: t.StructType, table: t.StructType, rules: MergeRu
         return own
 
     return t.StructType(
-        [t.StructField(f.name, merged_type(f.dataType, inferred.get(key(f.name)))) for f in file.fields]
+        [t.StructField(f.name, merged_type(f.dataType, type_by_key.get(key(f.name)))) for f in file.fields]
     )
 
 

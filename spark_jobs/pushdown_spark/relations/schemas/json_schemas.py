@@ -37,8 +37,8 @@ def json_schemas(spark: SparkSession, source: Source, variants: t.StructType | N
     Records without keys and malformed records have no columns, but they are rows. Raises UnsupportedError if options or
     records do not allow an inference.
     """
-    if unsupported := [option for option in _UNSUPPORTED_OPTIONS if option in source.options]:
-        raise UnsupportedError(f"the option {unsupported[0]} does not allow an inference for one file")
+    if unsupported_options := [option for option in _UNSUPPORTED_OPTIONS if option in source.options]:
+        raise UnsupportedError(f"the option {unsupported_options[0]} does not allow an inference for one file")
     options = {**source.options, "mode": "PERMISSIVE"}
     # Given the paths of single files, Spark would check and list each of them.
     paths = list(source.paths)

@@ -26,7 +26,7 @@ FILE_SYSTEMS = frozenset(
 PUBLIC_DOMAIN = "core.windows.net"
 """The domain of accounts outside of national clouds."""
 
-_TRANSLATED = frozenset(
+_KNOWN_KEYS = frozenset(
     {
         *("account.key", "account.auth.type", "sas.fixed.token", "account.oauth.provider.type"),
         *("account.oauth2.client.id", "account.oauth2.client.secret", "account.oauth2.client.endpoint"),
@@ -152,7 +152,7 @@ class _AzureTranslation:
     domain: str
 
     def settings(self) -> AzureSettings:
-        check_keys(PREFIX, self.entries, _TRANSLATED, _INERT_PREFIXES)
+        check_keys(PREFIX, self.entries, _KNOWN_KEYS, _INERT_PREFIXES)
         is_plain = self.scheme == "abfs" and self.entries.get("always.use.https", "").lower() == "false"
         settings = AzureSettings(
             account=self.account,

@@ -23,7 +23,7 @@ FILE_SYSTEMS = frozenset(
 """The file systems of Hadoop and of Google, which have the same keys."""
 
 _RETRY_TIME = timedelta(minutes=1)
-_TRANSLATED = frozenset({"auth.type", "storage.root.url", "project.id", "impl"})
+_KNOWN_KEYS = frozenset({"auth.type", "storage.root.url", "project.id", "impl"})
 """Keys below `fs.gs.` that are translated, or that do not matter to a read."""
 _INERT_VALUES: Mapping[str, frozenset[str]] = {
     "requester.pays.mode": frozenset({"disabled"}),
@@ -88,7 +88,7 @@ def google_settings(entries: Mapping[str, str]) -> GoogleSettings:
     Raises UnsupportedError, which names the key, if only Hadoop can use them.
     """
     names = {key.removeprefix(PREFIX): value for key, value in entries.items() if value}
-    check_keys(PREFIX, names, _TRANSLATED, _INERT_PREFIXES, _INERT_VALUES)
+    check_keys(PREFIX, names, _KNOWN_KEYS, _INERT_PREFIXES, _INERT_VALUES)
     kind = names.get("auth.type", "COMPUTE_ENGINE").upper()
     if kind not in ("COMPUTE_ENGINE", "APPLICATION_DEFAULT", "UNAUTHENTICATED"):
         raise UnsupportedError(f"{PREFIX}auth.type is {kind}, with which only Hadoop can sign in")

@@ -74,12 +74,12 @@ def check_same_file(settings: HdfsSettings, path: str, attributes: Mapping[str, 
     try:
         client = WebHdfs(settings.name_nodes, settings.user, seconds=_CHECK_SECONDS, attempts=1)
         file = client.open_input_file(path)
-        found = file.attributes
+        file_attributes = file.attributes
         file.readinto(memoryview(bytearray(min(file.size(), 1))))
     except OSError as problem:
-        shown = ", ".join(settings.name_nodes)
-        raise UnsupportedError(f"Python reads HDFS over HTTP, but {shown} does not serve it: {problem}") from problem
-    if any(found.get(name) != expected for name, expected in attributes.items()):
+        nodes = ", ".join(settings.name_nodes)
+        raise UnsupportedError(f"Python reads HDFS over HTTP, but {nodes} does not serve it: {problem}") from problem
+    if any(file_attributes.get(name) != value for name, value in attributes.items()):
         raise UnsupportedError(f"the HDFS at {', '.join(settings.name_nodes)} has another version of {path}")
 
 

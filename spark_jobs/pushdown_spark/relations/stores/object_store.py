@@ -80,17 +80,17 @@ class StoreSettings(ABC):
 def check_keys(
     prefix: str,
     entries: Mapping[str, str],
-    translated: AbstractSet[str],
+    known_keys: AbstractSet[str],
     inert_prefixes: tuple[str, ...],
     inert_values: Mapping[str, AbstractSet[str]] | None = None,
 ) -> None:
     """Raise UnsupportedError for the first of Hadoop's entries that may change the bytes read. Keys have no `prefix`.
 
-    `translated` are the keys that become connection settings. Keys with one of `inert_prefixes` do not matter to a
+    `known_keys` are the keys that become connection settings. Keys with one of `inert_prefixes` do not matter to a
     read, and keys of `inert_values` do not matter with these values (in lower case).
     """
     inert_values = inert_values or {}
-    for key in sorted(entries.keys() - translated):
+    for key in sorted(entries.keys() - known_keys):
         is_inert = key not in inert_values and key.startswith(inert_prefixes)
         if not is_inert and entries[key].lower() not in inert_values.get(key, ()):
             raise UnsupportedError(f"{prefix}{key} is set, and only Hadoop supports it")
@@ -170,10 +170,10 @@ class ObjectFile(RawIOBase):
     task must not succeed with lines of two versions. Raises OSError as `Bucket` does.
     """
 
-    def __init__(self, bucket: Bucket, opened: OpenObject, *, start: int, stop: int | None, ahead: int) -> None:
+    def __init__(self, bucket: Bucket, open_object: OpenObject, *, start: int, stop: int | None, ahead: int) -> None:
         self._bucket = bucket
-        self._object = opened
-        self.size = opened.size
+        self._object = open_object
+        self.size = open_object.size
         """Size of the whole object in bytes."""
         self.bytes_fetched = 0
         self._stop = self.size if stop is None else min(stop, self.size)
@@ -212,19 +212,19 @@ class ObjectFile(RawIOBase):
         It returns the rest of the buffer if it has any, which may be fewer bytes than the target has room for.
         """
         view = memoryview(target).cast("B")
-        requested = min(len(view), self.size - self._position)
-        if requested <= 0:
+        size = min(len(view), self.size - self._position)
+        if size <= 0:
             return 0
         if not self._buffer_start <= self._position < self._buffer_end:
             # The requested bytes, or more with the read-ahead.
-            fetch_size = max(requested, min(self._next_ahead, self._stop - self._position))
-            if fetch_size == requested:
-                self._fetch(view[:requested])
-                self._position += requested
-                return requested
+            fetch_size = max(size, min(self._next_ahead, self._stop - self._position))
+            if fetch_size == size:
+                self._fetch(view[:size])
+                self._position += size
+                return size
             self._refill(fetch_size)
         offset = self._position - self._buffer_start
-        count = min(requested, self._buffer_end - self._position)
+        count = min(size, self._buffer_end - self._position)
         view[:count] = memoryview(self._buffer)[offset : offset + count]
         self._position += count
         return count

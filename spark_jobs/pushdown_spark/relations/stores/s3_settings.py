@@ -21,7 +21,7 @@ PREFIX = "fs.s3a."
 FILE_SYSTEMS = frozenset({"org.apache.hadoop.fs.s3a.S3AFileSystem"})
 """Hadoop's file system for S3. The schemes s3 and s3n may be mapped to it."""
 
-_TRANSLATED = frozenset(
+_KNOWN_KEYS = frozenset(
     {
         *("access.key", "secret.key", "session.token", "aws.credentials.provider", "endpoint"),
         *("endpoint.region", "path.style.access", "connection.ssl.enabled", "proxy.host", "proxy.port"),
@@ -208,7 +208,7 @@ class _S3Translation:
     environment: Callable[[str], str | None]
 
     def settings(self) -> S3Settings:
-        check_keys(PREFIX, self.entries, _TRANSLATED, _INERT_PREFIXES, _INERT_VALUES)
+        check_keys(PREFIX, self.entries, _KNOWN_KEYS, _INERT_PREFIXES, _INERT_VALUES)
         scheme, endpoint = self._endpoint()
         keys, ambient = self._credentials()
         return S3Settings(

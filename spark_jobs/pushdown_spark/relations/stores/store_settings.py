@@ -32,11 +32,11 @@ def store_settings(spark: SparkSession, uri: str, options: Mapping[str, str]) ->
     """
     parts = urlsplit(uri)
     scheme, authority = parts.scheme, parts.netloc
-    shown = authority
+    public_authority = authority
     try:
         if scheme in ("s3a", "s3", "s3n"):
             # Hadoop once took a key and a secret before the @.
-            shown = authority.rpartition("@")[2]
+            public_authority = authority.rpartition("@")[2]
             hadoop = HadoopSettings(spark, options)
             entries = hadoop.entries(scheme, s3_settings.PREFIX, s3_settings.FILE_SYSTEMS)
             return s3_settings.s3_settings(entries, authority, hadoop.environment)
@@ -55,7 +55,7 @@ def store_settings(spark: SparkSession, uri: str, options: Mapping[str, str]) ->
             return hdfs
         raise UnsupportedError("only Hadoop can read this file system")
     except UnsupportedError as problem:
-        raise UnsupportedError(f"{scheme}://{shown}: {problem}") from None
+        raise UnsupportedError(f"{scheme}://{public_authority}: {problem}") from None
 
 
 class HadoopSettings:

@@ -100,8 +100,8 @@ class WebHdfsFile:
 
         def receive(response: HTTPResponse) -> int:
             count = 0
-            while count < len(view) and (received := response.readinto(view[count:])):
-                count += received
+            while count < len(view) and (size := response.readinto(view[count:])):
+                count += size
             return count
 
         count = 0
