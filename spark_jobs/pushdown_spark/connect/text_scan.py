@@ -103,7 +103,7 @@ def plan_connect_text(spark: SparkSession, request: ScanRequest) -> ConnectTextS
         ambiguous_pattern(spark, request, options),
     )
     # A file that appears later may have any header.
-    paths = _paths(uris) if options.lines.header else request.source.paths
+    paths = _paths(uris) if options.lines.has_header else request.source.paths
     return ConnectTextScan(spark, request, plan, paths)
 
 
@@ -126,7 +126,7 @@ def _check_files(uris: Sequence[str], lines: LineSyntax) -> None:
     """
     if not uris:
         raise UnsupportedError("there are no files")
-    if lines.header and len(uris) > _MAX_HEADERS:
+    if lines.has_header and len(uris) > _MAX_HEADERS:
         raise UnsupportedError(f"more than {_MAX_HEADERS} files have headers, which Spark's text source reads as rows")
     for uri in uris:
         directory = location(decode_uri(uri)).rpartition("/")[0]
@@ -158,11 +158,11 @@ def _probe(
     The sample has the first lines of some files. One query reads it and all headers.
     """
     matches = [matches_filter(spark, f.col(LINE), strings).cast("int") for strings in filters]
-    read = uris if lines.header else uris[:_SAMPLE_FILES]
+    read = uris if lines.has_header else uris[:_SAMPLE_FILES]
     files = [_text_lines(spark, request, [path]) for path in _paths(read)]
     samples = [frame.limit(_SAMPLE_LINES) for frame in files[:_SAMPLE_FILES]]
     queries = [reduce(DataFrame.unionAll, samples).agg(f.count(f.lit(1)), *map(f.sum, matches))]
-    if lines.header:
+    if lines.has_header:
         is_row = ~f.rlike(f.col(LINE), f.lit(BLANK))
         if lines.comment:
             is_row &= ~f.col(LINE).startswith(lines.comment.decode())

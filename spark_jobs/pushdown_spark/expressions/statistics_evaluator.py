@@ -133,20 +133,20 @@ def _outcomes(node: Node, statistics: Callable[[Path], ColumnBounds | None]) -> 
 
 @dataclass(frozen=True)
 class _Range:
-    """A closed interval. None means unbounded; `nan` says that there may also be NaN, the largest value."""
+    """A closed interval. None means unbounded; `has_nan` says that there may also be NaN, the largest value."""
 
     low: Value | None
     high: Value | None
-    nan: bool
-    empty: bool
+    has_nan: bool
+    is_empty: bool
 
     def may_reach(self, value: Value) -> bool:
         """Return whether an element may be greater than or equal to a value."""
-        return self.nan or self.high is None or value <= self.high  # type: ignore[operator]
+        return self.has_nan or self.high is None or value <= self.high  # type: ignore[operator]
 
     def may_exceed(self, value: Value) -> bool:
         """Return whether an element may be greater than a value."""
-        return self.nan or self.high is None or value < self.high  # type: ignore[operator]
+        return self.has_nan or self.high is None or value < self.high  # type: ignore[operator]
 
     def may_be_at_most(self, value: Value) -> bool:
         """Return whether an element may be less than or equal to a value."""
@@ -162,7 +162,7 @@ class _Range:
 
     def is_only(self, value: Value) -> bool:
         """Return whether all elements equal a value."""
-        return not self.nan and self.low == value == self.high
+        return not self.has_nan and self.low == value == self.high
 
 
 def _range(column: Column, bounds: ColumnBounds | None) -> _Range:
@@ -175,7 +175,7 @@ def _range(column: Column, bounds: ColumnBounds | None) -> _Range:
 
 def _column_outcomes(node: Node, values: _Range) -> _Pair:
     """Return whether a test may be true and may be false where its column is not null."""
-    if values.empty:
+    if values.is_empty:
         return False, False
     if isinstance(node, Comparison):
         return _compare(node, values)
@@ -220,9 +220,9 @@ def _may_match(node: Node, values: _Range) -> bool:
 
 def _compare_columns(op: Op, left: _Range, right: _Range) -> _Pair:
     """Compare the smallest value of one column with the largest of the other."""
-    if left.empty or right.empty:
+    if left.is_empty or right.is_empty:
         return False, False
-    if left.nan:
+    if left.has_nan:
         return _ANY
     if op is Op.LT:
         return right.high is None or left.may_be_below(right.high), True

@@ -54,9 +54,9 @@ def check_source(source: Mapping[str, object], columns: Iterable[str] | None, wh
     # Case sensitivity is a setting, so a name that differs only in its case passes.
     index = FieldIndex(schema, name_rule=ANY_CASE)
     paths = [path for path in parse_paths(list(columns or ())) if not path.is_wildcard]
-    named = [("columns", path.head) for path in paths]
-    named += [("where", name) for name in predicate_columns(where or "", index)]
-    for parameter, name in named:
+    source_columns = [("columns", path.head) for path in paths]
+    source_columns += [("where", name) for name in predicate_columns(where or "", index)]
+    for parameter, name in source_columns:
         is_known = name in index or implicit.column(name) is not None
         if not is_known and not _is_partition_column(name, source["path"]):  # type: ignore[arg-type]
             raise unknown_column(name, parameter, schema, implicit.names if parameter == "columns" else ())

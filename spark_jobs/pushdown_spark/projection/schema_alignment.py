@@ -133,9 +133,9 @@ class _ReadTypes:
         return self._atom(file, table, path)
 
     def _atom(self, file: t.DataType, table: t.DataType, path: str) -> t.DataType | None:
-        nested = (t.StructType, t.ArrayType, t.MapType)
+        nested_types = (t.StructType, t.ArrayType, t.MapType)
         on_conflict = self.rules.on_conflict
-        if not isinstance(file, nested) and not isinstance(table, nested):
+        if not isinstance(file, nested_types) and not isinstance(table, nested_types):
             is_coerced = on_conflict is OnSchemaConflict.WIDEN and coerced_type([file, table]) == table
             if lossless_type(file, table) == table or is_coerced:
                 return table if self.converts(file, table) else file
@@ -155,11 +155,11 @@ def missing_column(
     for field in required_type.fields:
         name = member_path(path, field.name)
         file_field = file_fields.get(name_rule.key(field.name))
-        path_of_missing = (
+        missing_path = (
             name if file_field is None else _missing_member(file_field.dataType, field.dataType, name, name_rule)
         )
-        if path_of_missing is not None:
-            return path_of_missing
+        if missing_path is not None:
+            return missing_path
     return None
 
 

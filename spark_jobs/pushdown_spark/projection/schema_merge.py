@@ -164,9 +164,9 @@ def _merge_atoms(uses: Sequence[_TypeUse], path: str, rules: MergeRules) -> t.Da
         return common
     if rules.on_conflict is OnSchemaConflict.NULL:
         return _most_common_type(uses)
-    coerced = coerced_type(types) if rules.on_conflict is OnSchemaConflict.WIDEN else None
-    if coerced is not None:
-        return coerced
+    spark_type = coerced_type(types) if rules.on_conflict is OnSchemaConflict.WIDEN else None
+    if spark_type is not None:
+        return spark_type
     raise _conflict(path, *_conflicting_pair(uses))
 
 

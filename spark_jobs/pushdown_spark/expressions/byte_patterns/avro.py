@@ -128,13 +128,13 @@ class _PatternWriter:
 
     def _any(self, fact: AnyOf) -> list[BlockPattern]:
         """Require the rarest pattern of one branch, if all branches have patterns."""
-        combined = _NEVER
+        union = _NEVER
         for branch in fact.branches:
             usable = self.patterns(branch)
             if not usable:
                 return []
-            combined |= max(usable, key=lambda pattern: pattern.bits)
-        return [combined]
+            union |= max(usable, key=lambda pattern: pattern.bits)
+        return [union]
 
     def _fact(self, fact: Fact) -> list[BlockPattern]:
         column, encoded_column = fact.column, self._locate(fact.column.path)

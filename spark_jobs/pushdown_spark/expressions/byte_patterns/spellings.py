@@ -97,7 +97,7 @@ def fraction_spellings(fact: EqualsAny | InRange) -> tuple[list[str], list[str]]
     positive: list[str] = []
     negative: list[str] = []
     for low, high in _intervals(fact):
-        margin = max((_rounding_error(bound, fact) for bound in (low, high) if bound is not None), default=Decimal(0))
+        margin = max((_rounding_error(end, fact) for end in (low, high) if end is not None), default=Decimal(0))
         if margin > 1:
             return None
         if high is None or high + margin >= 0:
@@ -141,8 +141,8 @@ def day_of(value: Scalar | None) -> date | None:
     return value if isinstance(value, date) else None
 
 
-def _negate(bound: Decimal | None) -> Decimal | None:
-    return None if bound is None else -bound
+def _negate(end: Decimal | None) -> Decimal | None:
+    return None if end is None else -end
 
 
 def _integer_parts(low: Decimal | None, high: Decimal | None, margin: Decimal) -> list[str]:
@@ -162,13 +162,13 @@ def _at_least(first: int) -> list[str]:
     return [*([magnitude_regex(first, largest)] if first <= largest else []), f"[1-9][0-9]{{{MAX_DIGITS},}}"]
 
 
-def _rounding_error(bound: Decimal, fact: EqualsAny | InRange) -> Decimal:
+def _rounding_error(number: Decimal, fact: EqualsAny | InRange) -> Decimal:
     """Return the largest error of parsing a number near a bound."""
     column = fact.column
     if column.type is LogicalType.DECIMAL:
         assert pa.types.is_decimal(column.storage)
         return Decimal(1).scaleb(-column.storage.scale)
-    return max(abs(bound), Decimal(1)) * Decimal(2) ** (-22 if column.type is LogicalType.FLOAT else -51)
+    return max(abs(number), Decimal(1)) * Decimal(2) ** (-22 if column.type is LogicalType.FLOAT else -51)
 
 
 def _intervals(fact: EqualsAny | InRange) -> list[tuple[Decimal | None, Decimal | None]]:

@@ -93,15 +93,15 @@ def _part(part: Fact | AnyOf, of_fact: Callable[[Fact], BytePattern | None]) -> 
     """Return a pattern for a part. OR needs a pattern from every branch, and takes the smallest of each."""
     if not isinstance(part, AnyOf):
         return of_fact(part)
-    combined: BytePattern | None = None
+    union: BytePattern | None = None
     for branch in part.branches:
         strict = AllOf(tuple(fact for fact in branch.parts if not isinstance(fact, NotNull)))
         choices = patterns(strict, of_fact) or patterns(branch, of_fact)
         if not choices:
             return None
         best = min(choices, key=lambda pattern: pattern.size)
-        combined = best if combined is None else combined | best
-    return combined
+        union = best if union is None else union | best
+    return union
 
 
 def literal(text: str) -> str:

@@ -286,16 +286,16 @@ class BlockDecompressor:
         self._last_start: int | None = None
         """The offset of the last block in the buffer, or None if it is in separate memory."""
 
-    def decompress(self, stored: Buffer) -> Buffer:
+    def decompress(self, content: Buffer) -> Buffer:
         """Return the encoded records of a block. The result is valid until the next block is decompressed.
 
         Raises ValueError for bytes that are not valid data of the codec.
         """
         try:
             if self._codec is AvroCodec.SNAPPY:
-                self._last, self._last_start = self._snappy(memoryview(stored)), self._retained_size
+                self._last, self._last_start = self._snappy(memoryview(content)), self._retained_size
             else:
-                self._last, self._last_start = _DECOMPRESS[self._codec](stored), None
+                self._last, self._last_start = _DECOMPRESS[self._codec](content), None
             return self._last
         except (cramjam.DecompressionError, igzip_lib.IsalError, lzma.LZMAError, OSError, EOFError) as problem:  # type: ignore[misc]  # the stub of isal declares an instance
             raise ValueError(f"its {self._codec} data cannot be unpacked ({problem})") from problem
@@ -322,34 +322,34 @@ class BlockDecompressor:
             room[: self._retained_size] = memoryview(self._buffer)[: self._retained_size]
             self._buffer = room
 
-    def _snappy(self, stored: memoryview) -> Buffer:
-        if len(stored) < _CRC:
+    def _snappy(self, content: memoryview) -> Buffer:
+        if len(content) < _CRC:
             raise ValueError("its snappy data has no checksum")
-        content = stored[:-_CRC]
-        size = cramjam.snappy.decompress_raw_len(content)
-        if size > _SNAPPY_RATIO * len(content):
-            raise ValueError(f"its snappy data claims that {len(content)} bytes unpack to {size}")
+        compressed_bytes = content[:-_CRC]
+        size = cramjam.snappy.decompress_raw_len(compressed_bytes)
+        if size > _SNAPPY_RATIO * len(compressed_bytes):
+            raise ValueError(f"its snappy data claims that {len(compressed_bytes)} bytes unpack to {size}")
         self._make_room(size)
         room = memoryview(self._buffer)[self._retained_size :]
-        data = room[: cramjam.snappy.decompress_raw_into(content, room)]
-        if isal_zlib.crc32(data) != int.from_bytes(stored[-_CRC:], "big"):
+        data = room[: cramjam.snappy.decompress_raw_into(compressed_bytes, room)]
+        if isal_zlib.crc32(data) != int.from_bytes(content[-_CRC:], "big"):
             raise ValueError("the checksum of its snappy data is wrong")
         return data
 
 
-def _deflate(stored: Buffer) -> Buffer:
+def _deflate(content: Buffer) -> Buffer:
     """Decompress a deflate stream. A stream that does not mark its end was cut short."""
     stream = igzip_lib.IgzipDecompressor(flag=igzip_lib.DECOMP_DEFLATE)
-    data = stream.decompress(stored)
+    data = stream.decompress(content)
     if not stream.eof:
         raise EOFError("it ends too early")
     return data
 
 
 _DECOMPRESS: dict[AvroCodec, Callable[[Buffer], Buffer]] = {
-    AvroCodec.NULL: lambda stored: stored,
+    AvroCodec.NULL: lambda content: content,
     AvroCodec.DEFLATE: _deflate,
-    AvroCodec.ZSTANDARD: lambda stored: memoryview(cramjam.zstd.decompress(stored)),
+    AvroCodec.ZSTANDARD: lambda content: memoryview(cramjam.zstd.decompress(content)),
     AvroCodec.BZIP2: bz2.decompress,
     AvroCodec.XZ: lzma.decompress,
 }

@@ -118,21 +118,21 @@ class AvroFile:
 
     def _groups(self, start: int, end: int) -> Iterator[BlockGroup]:
         """Yield the blocks that may hold a matching record, in groups. A group is valid until the next one."""
-        pending: list[DecompressedBlock] = []
+        blocks: list[DecompressedBlock] = []
         size = records = 0
         for block in self._candidates(start, end):
-            if pending and records + block.records > self._decoder.max_records:
-                yield BlockGroup(pending, self._decompressor.take_retained_blocks())
-                pending, size, records = [], 0, 0
+            if blocks and records + block.records > self._decoder.max_records:
+                yield BlockGroup(blocks, self._decompressor.take_retained_blocks())
+                blocks, size, records = [], 0, 0
             self._decompressor.retain()
-            pending.append(block)
+            blocks.append(block)
             size += block.size
             records += block.records
             if size >= _GROUP_SIZE:
-                yield BlockGroup(pending, self._decompressor.take_retained_blocks())
-                pending, size, records = [], 0, 0
-        if pending:
-            yield BlockGroup(pending, self._decompressor.take_retained_blocks())
+                yield BlockGroup(blocks, self._decompressor.take_retained_blocks())
+                blocks, size, records = [], 0, 0
+        if blocks:
+            yield BlockGroup(blocks, self._decompressor.take_retained_blocks())
 
     def _candidates(self, start: int, end: int) -> Iterator[DecompressedBlock]:
         """Yield the blocks that may hold a matching record. Each is the block that was decompressed last."""

@@ -32,7 +32,7 @@ _SCAN_FILTERS = re.compile(
 """The filters of a scan in the text of Spark's plan, in file sources and in Iceberg."""
 _FILTER = re.compile(r"^[\s:|+*()\d-]*Filter ", re.MULTILINE)
 """The nodes of a plan that evaluate a condition for each row."""
-_VECTORED = re.compile(r"\bFormat: (?:ORC|Parquet)\b")
+_VECTORED_READS = re.compile(r"\bFormat: (?:ORC|Parquet)\b")
 """The scans of a plan whose bytes Spark does not count completely."""
 _IDENTIFIER = re.compile(r"#\d+L?")
 """The number that Spark gives a column in a plan."""
@@ -72,7 +72,7 @@ class SparkPlanScan(Scan):
     def spark_counts(self) -> frozenset[SparkCount]:
         """The counts that Spark's metrics have. They omit vectored reads, which are most reads of ORC and Parquet."""
         native = self._request.native
-        has_bytes = _VECTORED.search(java_string(native.sparkSession, physical_plan(native))) is None
+        has_bytes = _VECTORED_READS.search(java_string(native.sparkSession, physical_plan(native))) is None
         return frozenset(SparkCount) if has_bytes else frozenset({SparkCount.DECODED_ROWS})
 
     @property

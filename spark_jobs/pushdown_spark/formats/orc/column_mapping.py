@@ -22,7 +22,7 @@ _POSITIONAL = re.compile(r"_col\d+")
 """Names that old versions of Hive gave to columns. As in Spark, such files are read by position."""
 _MAYBE_POSITIONAL = "_col"
 """The prefix that Spark tests. The ORC library that it uses tests the full pattern."""
-PADDED = b"padded"
+KEEPS_PADDING = b"padded"
 """Metadata key of a requested field: its strings of fixed length keep their padding.
 
 Spark's reader removes the padding, and adds it again only for columns declared as char(n)."""
@@ -89,7 +89,7 @@ def match_columns(
         columns = _by_name(names, [field.name for field in fields], options)
     for field, column in zip(fields, columns, strict=True):
         if column is not None:
-            check = _TypeCheck(tail.types, options, keeps_padding=PADDED in (field.metadata or {}))
+            check = _TypeCheck(tail.types, options, keeps_padding=KEEPS_PADDING in (field.metadata or {}))
             check(column, field.type, field.name)
     return [_match_column(tail, field, column, options) for field, column in zip(fields, columns, strict=True)]
 

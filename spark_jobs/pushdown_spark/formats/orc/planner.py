@@ -28,7 +28,7 @@ from pushdown_spark.formats.columnar_scan import (
     prepare_files,
 )
 from pushdown_spark.formats.float_filters import unsupported_as_unsafe_filter
-from pushdown_spark.formats.orc.column_mapping import PADDED
+from pushdown_spark.formats.orc.column_mapping import KEEPS_PADDING
 from pushdown_spark.formats.orc.cost import OrcReader, estimate
 from pushdown_spark.formats.orc.file_reader import OrcQuery, OrcScanTask
 from pushdown_spark.formats.orc.spark_reader import RowFilterError, check_use_selected, row_filter_obstacle
@@ -45,7 +45,7 @@ _HADOOP_SETTINGS = (
     RequiredSetting("orc.schema.evolution.case.sensitive", "true", "only Spark's reader ignores the case of names"),
     RequiredSetting("orc.tolerate.missing.schema", "true", "only Spark's reader rejects files with missing columns"),
 )
-_VECTORIZED = (
+_BATCH_READER_SETTINGS = (
     "spark.sql.orc.enableVectorizedReader",
     "spark.sql.orc.enableNestedColumnVectorizedReader",
     "spark.sql.codegen.wholeStage",
@@ -107,7 +107,7 @@ def _check_maps(spark: SparkSession, request: ScanRequest) -> None:
     column = next((field.name for field in request.read_schema.fields if has_map(field.dataType)), None)
     if column is None:
         return
-    is_vectorized = all(is_enabled(spark, key, default=True) for key in _VECTORIZED)
+    is_vectorized = all(is_enabled(spark, key, default=True) for key in _BATCH_READER_SETTINGS)
     columns = sum(count_leaves(field.dataType) for field in request.schema.fields if field.name in request.columns)
     if not is_vectorized or columns > int(setting(spark, "spark.sql.codegen.maxFields", "100")):
         raise UnsupportedError(f"column {column} has a map, whose entries Spark's row-based ORC reader sorts by key")
@@ -135,7 +135,9 @@ def orc_arrow_schema(fields: Sequence[t.StructField]) -> pa.Schema:
     """Return the Arrow schema that Spark expects for some columns, with a mark for char(n), whose values are padded."""
     return pa.schema(
         [
-            pa.field(field.name, utc_arrow_type(field.dataType), metadata={PADDED: b""} if is_char(field) else None)
+            pa.field(
+                field.name, utc_arrow_type(field.dataType), metadata={KEEPS_PADDING: b""} if is_char(field) else None
+            )
             for field in fields
         ]
     )

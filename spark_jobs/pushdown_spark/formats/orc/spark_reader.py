@@ -40,7 +40,7 @@ class RowFilterError(UnsupportedError):
 
 
 def with_row_filter(
-    spark: SparkSession, request: ScanRequest, unsupported: UnsupportedError, loader: FileLoader
+    spark: SparkSession, request: ScanRequest, problem: UnsupportedError, loader: FileLoader
 ) -> ScanRequest:
     """Return the request with the row filter on or off.
 
@@ -49,7 +49,7 @@ def with_row_filter(
     switch = request.source.orc.sarg_to_filter
     if switch is None and reader_configuration(spark, request.source.options).getBoolean(SARG_TO_FILTER, False):
         switch = True
-    if switch is None and not isinstance(unsupported, RowFilterError):
+    if switch is None and not isinstance(problem, RowFilterError):
         return request
     obstacle = _obstacle_of_request(spark, request) if switch else None
     setting = str(switch is not False and obstacle is None).lower()

@@ -237,8 +237,8 @@ class Stripe:
 
     def load_indexes(self, columns: Iterable[int]) -> None:
         """Read the row indexes of some columns. Adjacent indexes are read at once."""
-        missing = {column for column in columns if column not in self._indexes}
-        locations = [p for p in self.locations if p.kind == StreamKind.ROW_INDEX and p.column in missing]
+        new_columns = {column for column in columns if column not in self._indexes}
+        locations = [p for p in self.locations if p.kind == StreamKind.ROW_INDEX and p.column in new_columns]
         for run in _adjacent(locations):
             data = self._read(run[0].offset, sum(location.length for location in run))
             for location in run:

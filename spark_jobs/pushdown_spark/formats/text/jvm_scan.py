@@ -101,7 +101,7 @@ class JvmTextScan(Scan):
         if source.format is SourceFormat.JSON:
             problems.insert(0, (~f.is_valid_utf8(line), "bytes that are not UTF-8"))
             line = f.when(line.startswith(_BYTE_ORDER_MARK), f.expr(f"substring({LINE}, 2)")).otherwise(line)
-            if self._plan.syntax.nested:
+            if self._plan.syntax.has_nested_types:
                 problems.append((self._is_malformed(line), "a line that is not JSON, which Spark may parse in part"))
         result = line
         for condition, problem in reversed(problems):

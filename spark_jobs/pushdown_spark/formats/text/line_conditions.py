@@ -134,5 +134,5 @@ class _JavaText:
         return invoke(target, method, result, scala_seq(self._spark, arguments), none, False, False, True)
 
     def _object_type(self, name: str) -> JavaObject:
-        loaded = java_class(self._spark, "java.lang.Class").forName(name)
-        return java_class(self._spark, f"{_TYPES}.ObjectType")(loaded)
+        java_type = java_class(self._spark, "java.lang.Class").forName(name)
+        return java_class(self._spark, f"{_TYPES}.ObjectType")(java_type)

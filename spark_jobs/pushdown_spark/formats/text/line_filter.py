@@ -67,17 +67,17 @@ class TextMetrics(FileMetrics):
 class LineSyntax:
     """The syntax of lines: terminators, a header in each file, comments, and whether lines must be UTF-8.
 
-    With `skips_blank`, lines of spaces and control characters are not rows. `nested` is set for JSON with arrays, maps,
-    structs or variants, whose lines must parse alike as strings and as bytes.
+    With `skips_blank`, lines of spaces and control characters are not rows. `has_nested_types` is set for JSON with
+    arrays, maps, structs or variants, whose lines must parse alike as strings and as bytes.
     """
 
     carriage_returns: bool = True
-    header: bool = False
+    has_header: bool = False
     comment: bytes = b""
     strict_utf8: bool = False
-    strip_bom: bool = False
+    strips_bom: bool = False
     skips_blank: bool = False
-    nested: bool = False
+    has_nested_types: bool = False
 
 
 @dataclass(frozen=True)
@@ -165,7 +165,7 @@ class LineMatcher:
         self._searcher = searcher
         self._ambiguous = ambiguous
         self._syntax = syntax
-        self._skips_header = syntax.header
+        self._skips_header = syntax.has_header
         self.hits = 0
         """Number of matches so far. A line may have several, also in fields that do not count."""
 
@@ -227,13 +227,13 @@ class LineMatcher:
 
     def batch(self, lines: Sequence[bytes], path: str) -> pa.RecordBatch:
         """Return lines as a batch for Spark. Raises UnsafeInputError if one may parse differently as a string."""
-        if self._syntax.strip_bom:
+        if self._syntax.strips_bom:
             lines = [line.removeprefix(_BOM) for line in lines]
         if self._syntax.skips_blank:
             lines = [line for line in lines if line.strip(JAVA_BLANKS)]
         if self._ambiguous is not None:
             _check_ambiguous(self._ambiguous, lines, path)
-        if self._syntax.nested:
+        if self._syntax.has_nested_types:
             _check_tokens(lines, path)
         values = pa.array(lines, pa.binary())
         if not self._syntax.strict_utf8:

@@ -324,7 +324,7 @@ class _CarrierChoice:
     def _check_headers(self, strings: StringFilter) -> None:
         """Raise UnsupportedError if a header may pass the filter. Spark's text source has no headers."""
         lines = self._lines
-        if not lines.header:
+        if not lines.has_header:
             return
         if len(self._source_files.files) > _MAX_HEADERS:
             raise UnsupportedError(

@@ -221,12 +221,12 @@ def text_options(
         plain_types |= TIMESTAMPS
     lines = LineSyntax(
         carriage_returns="linesep" not in options,
-        header=not is_json and is_option_on(options, "header"),
+        has_header=not is_json and is_option_on(options, "header"),
         comment=options.get("comment", "").encode() if not is_json else b"",
         strict_utf8=is_json,
-        strip_bom=is_json,
+        strips_bom=is_json,
         skips_blank=not is_json,
-        nested=is_json and any(isinstance(field.dataType, _NESTED_TYPES) for field in schema.fields),
+        has_nested_types=is_json and any(isinstance(field.dataType, _NESTED_TYPES) for field in schema.fields),
     )
     signs = CsvSigns.of(options)
     csv = CsvSyntax(

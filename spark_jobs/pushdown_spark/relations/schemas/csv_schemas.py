@@ -51,11 +51,11 @@ def csv_schemas(
     by_line: dict[str, t.StructType] = {}
     schemas = []
     for file, line in lines:
-        if syntax.infers and source.schema is None:
+        if syntax.infers_types and source.schema is None:
             schema = infer_schema([escape_glob(decode_uri(file.uri))])
         else:
             if line not in by_line:
-                by_line[line] = _header(spark, source, line, syntax) if syntax.header else _fields(line, syntax)
+                by_line[line] = _header(spark, source, line, syntax) if syntax.has_header else _fields(line, syntax)
             schema = by_line[line]
         schemas.append(FileSchema(location(decode_uri(file.uri)), schema))
     return tuple(schemas)
@@ -65,8 +65,8 @@ def csv_schemas(
 class _CsvSyntax:
     """The options of a CSV source for lines and fields."""
 
-    header: bool
-    infers: bool
+    has_header: bool
+    infers_types: bool
     comment: str
     signs: CsvSigns
 
@@ -77,10 +77,10 @@ class _CsvSyntax:
         encoding = options.get("encoding", options.get("charset", "utf-8")).lower()
         if encoding not in ("utf-8", "utf8") or {"linesep", "multiline"} & options.keys():
             raise UnsupportedError("only Spark can divide the files into lines")
-        header, signs = is_option_on(options, "header"), CsvSigns.of(options)
-        if not header and (len(signs.sep) != 1 or max(len(signs.quote), len(signs.escape)) > 1):
+        has_header, signs = is_option_on(options, "header"), CsvSigns.of(options)
+        if not has_header and (len(signs.sep) != 1 or max(len(signs.quote), len(signs.escape)) > 1):
             raise UnsupportedError("only Spark can divide the lines into fields")
-        return cls(header, is_option_on(options, "inferschema"), options.get("comment", ""), signs)
+        return cls(has_header, is_option_on(options, "inferschema"), options.get("comment", ""), signs)
 
 
 def _infer_all(spark: SparkSession, source: Source, listing: Listing) -> tuple[FileSchema, ...]:

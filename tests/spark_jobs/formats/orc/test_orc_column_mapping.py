@@ -14,7 +14,7 @@ from pyspark.sql.types import IntegerType, StructField, StructType
 from pushdown_spark.errors import SchemaConflictError, UnsafeInputError
 from pushdown_spark.expressions.names import ANY_CASE, EXACT_NAMES
 from pushdown_spark.formats.orc.column_mapping import (
-    PADDED,
+    KEEPS_PADDING,
     ReadOptions,
     has_local_times,
     match_columns,
@@ -140,7 +140,7 @@ def test_other_conversions_use_spark(stored: str, requested: pa.DataType) -> Non
 
 def test_padded_strings_are_read_only_if_spark_pads_them() -> None:
     sample = of("struct<c:char(3),a:array<char(3)>>")
-    padded = {PADDED: b""}
+    padded = {KEEPS_PADDING: b""}
     fields = [pa.field("c", TEXT, metadata=padded), pa.field("a", pa.list_(TEXT), metadata=padded)]
     assert [column.column for column in match_columns(sample.tail, fields, (0, 1), ANY_CASE)] == [1, 2]
     for name, kind in (("c", TEXT), ("a", pa.list_(TEXT))):

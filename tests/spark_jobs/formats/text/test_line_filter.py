@@ -66,9 +66,9 @@ def test_alternatives_match_in_their_own_fields_or_anywhere() -> None:
 
 
 def test_only_the_first_line_of_a_file_is_skipped_as_header() -> None:
-    syntax = LineSyntax(header=True)
+    syntax = LineSyntax(has_header=True)
     assert _candidates(b"x \nx \ny\nx \n", syntax) == [b"x ", b"x "]
-    assert _candidates(b"\n  \n#x \nx \nx \n", LineSyntax(header=True, comment=b"#")) == [b"x "]
+    assert _candidates(b"\n  \n#x \nx \nx \n", LineSyntax(has_header=True, comment=b"#")) == [b"x "]
 
 
 def test_a_nul_byte_raises() -> None:
@@ -115,7 +115,7 @@ def _schema() -> t.StructType:
 def test_lines_that_parse_differently_as_strings_raise(line: bytes) -> None:
     forbidden = unquoted_string_values(_schema())
     assert forbidden
-    finder = LineMatcher(Searcher(PATTERN), Searcher(forbidden), LineSyntax(strict_utf8=True, strip_bom=True))
+    finder = LineMatcher(Searcher(PATTERN), Searcher(forbidden), LineSyntax(strict_utf8=True, strips_bom=True))
     with pytest.raises(UnsafeInputError, match="file"):
         finder.batch([b'{"s":"fine"}', line], "file")
 
@@ -126,7 +126,7 @@ def test_lines_that_parse_differently_as_strings_raise(line: bytes) -> None:
 def test_lines_that_parse_alike_are_accepted(line: bytes) -> None:
     forbidden = unquoted_string_values(_schema())
     assert forbidden
-    finder = LineMatcher(Searcher(PATTERN), Searcher(forbidden), LineSyntax(strict_utf8=True, strip_bom=True))
+    finder = LineMatcher(Searcher(PATTERN), Searcher(forbidden), LineSyntax(strict_utf8=True, strips_bom=True))
     assert finder.batch([line], "file").column(0).to_pylist() == [line.decode()]
 
 
