@@ -51,7 +51,7 @@ def operand_of(node: exp.Expr, scope: Scope) -> Operand:
     match node:
         case exp.Left(this=argument, expression=length):
             return _prefix(argument, length, scope)
-        case exp.Substring(this=argument) if _is_number(node.args.get("start"), 1):
+        case exp.Substring(this=argument) if _is_one(node.args.get("start")):
             return _prefix(argument, node.args.get("length"), scope)
         case exp.Coalesce(this=argument, expressions=[default]):
             return _with_default(argument, default, scope)
@@ -147,5 +147,5 @@ def _row_with(column: Column, value: object) -> pa.RecordBatch:
     return pa.record_batch([values], [column.path[0]])
 
 
-def _is_number(node: exp.Expr | None, number: int) -> bool:
-    return isinstance(node, exp.Literal) and not node.is_string and node.name == str(number)
+def _is_one(node: exp.Expr | None) -> bool:
+    return isinstance(node, exp.Literal) and not node.is_string and node.name == "1"

@@ -106,19 +106,16 @@ class PathCompiler:
         if isinstance(data_type, ArrayType) and isinstance(data_type.elementType, StructType):
             field = self._field(data_type.elementType, name)
             nullable = data_type.containsNull or field.nullable
-            return self._member_of(value, field.name, ArrayType(field.dataType, nullable))
+            return _member_of(value, field.name, ArrayType(field.dataType, nullable))
         if isinstance(data_type, StructType):
             field = self._field(data_type, name)
-            return self._member_of(value, field.name, field.dataType)
+            return _member_of(value, field.name, field.dataType)
         if isinstance(data_type, MapType) and isinstance(data_type.keyType, StringType):
             return self._entries(value, (name,))
         raise self._mismatch(
             f"asks for member {name!r} of a {data_type.simpleString()}",
             "only a struct, an array of structs or a map with string keys has members",
         )
-
-    def _member_of(self, value: PathExpression, name: str, data_type: DataType) -> PathExpression:
-        return PathExpression(f"{value.expression}.{quote_name(name)}", data_type, (*value.steps, Member(name)))
 
     def _elements(self, value: PathExpression, positions: tuple[int, ...]) -> PathExpression:
         """Return one element or an array of several. `get` returns null beyond the end under every ANSI setting."""
@@ -187,6 +184,10 @@ class PathCompiler:
     def _mismatch(self, problem: str, rule: str) -> KindMismatchError:
         origin = self._context.origin(self._path.head)
         return KindMismatchError(f"columns: {str(self._path)!r} {problem}{origin and f' ({origin})'}; {rule}")
+
+
+def _member_of(value: PathExpression, name: str, data_type: DataType) -> PathExpression:
+    return PathExpression(f"{value.expression}.{quote_name(name)}", data_type, (*value.steps, Member(name)))
 
 
 def _one_or_array(collection: str, values: Sequence[str]) -> str:

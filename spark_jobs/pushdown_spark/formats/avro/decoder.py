@@ -28,6 +28,8 @@ _BATCH_VALUES = 2 << 20
 """Values (records times columns) that are decoded at a time. It bounds the memory."""
 _DENSE = 0.3
 """If more than this fraction of the records passes, all columns are decoded at once."""
+_MAX_SAMPLED_RECORDS = 128
+"""Maximum number of records to decode of a sampled block. Without machine code each takes tens of microseconds."""
 _MAX_EMPTY_RECORDS = 1 << 24
 """Maximum records of a block whose records have no bytes. Such a block has nothing but the number of its records."""
 
@@ -141,9 +143,9 @@ class Decoder:
                 metrics.rows_returned += batch.num_rows
                 yield batch
 
-    def matching_fraction(self, group: BlockGroup, records: int) -> float:
+    def matching_fraction(self, group: BlockGroup) -> float:
         """Return the fraction of records that pass the filter, between 0 and 1, in the first records of a block."""
-        records = min(records, group.records)
+        records = min(_MAX_SAMPLED_RECORDS, group.records)
         if self._filter is None or not records:
             return 1.0
         runs = RecordRuns.of_piece(0, len(group.data), records, is_last=records == group.records)

@@ -30,8 +30,6 @@ from pushdown_spark.relations.stores.storage import REMEDY, RangeFile, Storage, 
 
 _GROUP_SIZE = 4 << 20
 """Decompressed bytes that are decoded together."""
-_MAX_SAMPLED_RECORDS = 128
-"""Maximum number of records to decode of a sampled block. Without machine code each takes tens of microseconds."""
 
 
 class DecoderCache:
@@ -107,7 +105,7 @@ class AvroFile:
         search = self._decoder.search
         is_match = search is None or search.may_match(data)
         with self._locate_errors(group):
-            fraction = self._decoder.matching_fraction(group, _MAX_SAMPLED_RECORDS) if is_match else 0.0
+            fraction = self._decoder.matching_fraction(group) if is_match else 0.0
         return self._block_sample(block, data, is_match=is_match, matching_records=fraction * block.records)
 
     def _block_sample(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
@@ -164,17 +164,6 @@ def _row_size(sources: Sequence[OpenParquet], columns: Sequence[FileColumns], ro
     return RowSize(values / max(rows, 1), decompression / max(rows, 1))
 
 
-def _leaf_of_path(source: OpenParquet) -> Callable[[Path], int | None]:
-    """Return a function from a path in the table to the number of its leaf column, or None if the file lacks it."""
-    numbers = {source.footer.schema.column(leaf).path: leaf for leaf in source.columns.leaf_indices}
-
-    def leaf(path: Path) -> int | None:
-        name = source.columns.names.get(path[0])
-        return None if name is None else numbers.get(".".join((name, *path[1:])))
-
-    return leaf
-
-
 def _with_pages(
     sample: ParquetSample, sources: Sequence[OpenParquet], alive: Sequence[Sequence[int]], arrow_filter: ArrowFilter
 ) -> ParquetSample:
@@ -228,10 +217,11 @@ def _page_bounds(page: BatchColumns, path: Path) -> ColumnBounds | None:
 
 def _matching_groups(source: OpenParquet, arrow_filter: ArrowFilter) -> Iterator[int]:
     """Yield the numbers of the row groups whose statistics allow a match."""
-    leaf_of = _leaf_of_path(source)
+    leaf_numbers = {source.footer.schema.column(leaf).path: leaf for leaf in source.columns.leaf_indices}
 
     def bounds(group: pq.RowGroupMetaData, path: Path) -> ColumnBounds | None:
-        leaf = leaf_of(path)
+        name = source.columns.names.get(path[0])
+        leaf = None if name is None else leaf_numbers.get(".".join((name, *path[1:])))
         return None if leaf is None else _chunk_bounds(group.column(leaf))
 
     for number in range(source.footer.num_row_groups):

@@ -82,7 +82,7 @@ class _Translator:
                 expressions = [part for part in map(self.superset, parts) if part is not None]
                 return reduce(operator.and_, expressions) if expressions else None
             case Or(parts=parts):
-                return self._join(parts, self.superset, operator.or_)
+                return _join(parts, self.superset, operator.or_)
             case IsTrue(part=part):
                 return self.superset(part)
             case Not(part=InList(column=column, values=(), has_null=False, has_nan=False)):
@@ -100,9 +100,9 @@ class _Translator:
         """Return an expression with the node's value in three-valued logic, or None if there is none."""
         match node:
             case And(parts=parts):
-                return self._join(parts, self._exact, operator.and_)
+                return _join(parts, self._exact, operator.and_)
             case Or(parts=parts):
-                return self._join(parts, self._exact, operator.or_)
+                return _join(parts, self._exact, operator.or_)
             case Not(part=part):
                 inner = self._exact(part)
                 return None if inner is None else ~inner
@@ -118,13 +118,6 @@ class _Translator:
             case ColumnComparison():
                 return self._column_comparison(node)
         return None
-
-    def _join(
-        self, parts: tuple[Node, ...], translate: Callable[[Node], Expr | None], join: Callable[[Expr, Expr], Expr]
-    ) -> Expr | None:
-        """Join all parts, or None if one has no expression."""
-        expressions = [part for part in map(translate, parts) if part is not None]
-        return reduce(join, expressions) if len(expressions) == len(parts) else None
 
     def _column(self, column: Column) -> Expr | None:
         values = self._members(column)
@@ -198,6 +191,14 @@ class _Translator:
         if node.hint is not None:
             tests.append(_TESTS[node.hint.test](column, lit(node.hint.text)))
         return reduce(operator.and_, tests) if tests else None
+
+
+def _join(
+    parts: tuple[Node, ...], translate: Callable[[Node], Expr | None], join: Callable[[Expr, Expr], Expr]
+) -> Expr | None:
+    """Join all parts, or None if one has no expression."""
+    expressions = [part for part in map(translate, parts) if part is not None]
+    return reduce(join, expressions) if len(expressions) == len(parts) else None
 
 
 def _literal(column: Column, value: Value) -> Expr:

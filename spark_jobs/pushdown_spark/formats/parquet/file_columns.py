@@ -178,21 +178,13 @@ class _Matcher:
             yield from self._leaf_indexes(kind.key_type, f"{entries}.key", depth + 1, leaves)
             yield from self._leaf_indexes(kind.item_type, f"{entries}.value", depth + 1, leaves)
         elif pa.types.is_list(kind):
-            yield from self._leaf_indexes(kind.value_type, self._element(path, leaves), depth + 1, leaves)
+            yield from self._leaf_indexes(kind.value_type, _element_path(path, leaves), depth + 1, leaves)
         else:
             leaf = leaves.get(path)
             if leaf is None or leaf.column.max_repetition_level != depth:
                 raise UnsafeInputError(f"column {path} is not stored as {kind}, or under another name")
             self._check(leaf, kind)
             yield leaf.index
-
-    def _element(self, path: str, leaves: Mapping[str, _Leaf]) -> str:
-        """Return the path of the elements of a list."""
-        for middle, element in _LIST_LEVELS:
-            element_path = f"{path}.{middle}.{element}"
-            if any(leaf == element_path or leaf.startswith(f"{element_path}.") for leaf in leaves):
-                return element_path
-        raise UnsafeInputError(f"column {path} is not a list of three levels with the usual names")
 
     def _check(self, leaf: _Leaf, kind: pa.DataType) -> None:
         column = leaf.column
@@ -204,6 +196,15 @@ class _Matcher:
         is_date = pa.types.is_date(kind) or (pa.types.is_timestamp(kind) and kind.tz is not None)
         if is_date and not (self._has_stored_int96 if is_int96 else self._has_stored_dates):
             raise UnsafeInputError(f"column {column.path} may have dates of the old calendar, which only Spark reads")
+
+
+def _element_path(path: str, leaves: Mapping[str, _Leaf]) -> str:
+    """Return the path of the elements of a list."""
+    for middle, element in _LIST_LEVELS:
+        candidate = f"{path}.{middle}.{element}"
+        if any(leaf == candidate or leaf.startswith(f"{candidate}.") for leaf in leaves):
+            return candidate
+    raise UnsafeInputError(f"column {path} is not a list of three levels with the usual names")
 
 
 _PLAIN = {

@@ -76,7 +76,7 @@ class JvmTextScan(Scan):
     def _candidates(self) -> DataFrame:
         """The lines that may satisfy the predicate. A line that may parse differently as a string is an error."""
         line = f.col(LINE)
-        lines = self._lines()
+        lines = _text_lines(self._spark, self._request)
         conditions = [matches_filter(self._spark, line, self._plan.strings)]
         if self._request.source.format is SourceFormat.JSON:
             # Only a literal of the type binary can have bytes that are not UTF-8.
@@ -86,10 +86,6 @@ class JvmTextScan(Scan):
             # Spark's CSV parser would read some blank lines as rows.
             is_candidate &= ~f.rlike(line, f.lit(BLANK))
         return lines.where(is_candidate).select(self._line_or_error(line).alias(LINE))
-
-    def _lines(self) -> DataFrame:
-        """Return all lines as one string column `LINE`."""
-        return _text_lines(self._spark, self._request, LINE)
 
     def _line_or_error(self, line: Column) -> Column:
         """Return the line for Spark's parser, or an expression that fails for a line that only Spark's reader reads."""
@@ -134,14 +130,14 @@ class JvmTextScan(Scan):
         return _rows_of(nodes[-1]), _rows_of(filters[-1]) if filters else 0
 
 
-def _text_lines(spark: SparkSession, request: ScanRequest, column: str) -> DataFrame:
-    """Return the lines of the files of a request as one string column. Pruned partitions are not read.
+def _text_lines(spark: SparkSession, request: ScanRequest) -> DataFrame:
+    """Return the lines of the files of a request as one string column `LINE`. Pruned partitions are not read.
 
     The DataFrame shares the listing of Spark's own DataFrame over the source, so that nothing is listed again and both
     read the same files.
     """
     index = file_index(request.native)
-    schema = java_type(spark, StructType([StructField(column, StringType())]))
+    schema = java_type(spark, StructType([StructField(LINE, StringType())]))
     # They include Hadoop's settings of the file system.
     options = scala_map(spark, request.source.options)
     source = java_class(spark, f"{_DATASOURCES}.text.TextFileFormat")()
@@ -152,7 +148,7 @@ def _text_lines(spark: SparkSession, request: ScanRequest, column: str) -> DataF
     lines = relation_dataframe(spark, relation)
     if request.directories is not None and request.directories.conjuncts:
         lines = lines.where(_in_directories(request.directories))
-    return lines.select(quote_name(column))
+    return lines.select(quote_name(LINE))
 
 
 def _in_directories(directories: Directories) -> Column:

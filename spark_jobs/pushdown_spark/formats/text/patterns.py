@@ -73,16 +73,21 @@ def line_patterns(spark: SparkSession, request: ScanRequest, options: TextOption
         _conjunct_pushdown(conjunct.conjunct, encode(facts))
         for conjunct, facts in zip(bound_conjuncts, conjunct_facts, strict=True)
     ]
-    early_keys = _EarlyKeys(spark, request)
+    is_json = request.source.format is SourceFormat.JSON
+    spark_rejects_early = is_json and is_enabled(spark, "spark.sql.json.filterPushdown.enabled", default=True)
+    early_keys: dict[BytePattern, str] = {}
     candidates: list[BytePattern] = []
     for pushdown, facts in zip(pushdowns, conjunct_facts, strict=True):
-        early_keys.add(pushdown, facts)
-        if pushdown.artifact is not None and not _is_narrowed(facts, ranges):
+        if pushdown.artifact is None:
+            continue
+        if spark_rejects_early and (key := _early_key(pushdown.conjunct, facts)) is not None:
+            early_keys[pushdown.artifact] = key
+        if not _is_narrowed(facts, ranges):
             candidates.append(pushdown.artifact)
     unique = tuple(dict.fromkeys([*candidates, *encode(combined_facts)]))
     if not unique:
         raise UnsupportedError("no conjunct implies bytes that a line must contain")
-    return LinePatterns(tuple(pushdowns), unique, early_keys.keys(unique))
+    return LinePatterns(tuple(pushdowns), unique, tuple(map(early_keys.get, unique)))
 
 
 def _conjunct_pushdown(conjunct: exp.Expr, patterns: Sequence[BytePattern]) -> Pushdown[BytePattern]:
@@ -105,28 +110,15 @@ def _encode(facts: AllOf, request: ScanRequest, options: TextOptions) -> list[By
     return json_patterns(facts, options.calendar)
 
 
-class _EarlyKeys:
-    """The top-level keys of patterns whose conjuncts Spark pushes into its JSON parser."""
+def _early_key(conjunct: exp.Expr, facts: AllOf) -> str | None:
+    """Return the top-level column by which a conjunct decides alone, or None. A test for NULL seldom decides.
 
-    def __init__(self, spark: SparkSession, request: ScanRequest) -> None:
-        is_json = request.source.format is SourceFormat.JSON
-        self._is_pushed = is_json and is_enabled(spark, "spark.sql.json.filterPushdown.enabled", default=True)
-        self._keys: dict[BytePattern, str] = {}
-
-    def add(self, pushdown: Pushdown[BytePattern], facts: AllOf) -> None:
-        """Add the key of a conjunct over one top-level column. A test for NULL seldom decides.
-
-        Spark pushes no functions of a column.
-        """
-        conjunct = pushdown.conjunct
-        if all(column_path(node) is None for node in (conjunct, *operands(conjunct))):
-            return
-        paths = {fact.column.path for fact in facts.parts if not isinstance(fact, AnyOf | NotNull)}
-        if self._is_pushed and pushdown.artifact is not None and len(paths) == len(facts.parts) == 1:
-            (path,) = paths
-            if len(path) == 1:
-                self._keys[pushdown.artifact] = path[0]
-
-    def keys(self, patterns: Sequence[BytePattern]) -> tuple[str | None, ...]:
-        """Return the key of each pattern."""
-        return tuple(map(self._keys.get, patterns))
+    Spark pushes no functions of a column.
+    """
+    if all(column_path(node) is None for node in (conjunct, *operands(conjunct))):
+        return None
+    paths = {fact.column.path for fact in facts.parts if not isinstance(fact, AnyOf | NotNull)}
+    if not len(paths) == len(facts.parts) == 1:
+        return None
+    (path,) = paths
+    return path[0] if len(path) == 1 else None
