@@ -150,7 +150,8 @@ def _plan_format(spark: SparkSession, request: ScanRequest, loader: FileLoader) 
 
 def _plan_pushdown(spark: SparkSession, request: ScanRequest) -> Scan:
     """Return the pushdown reader's scan. Raises UnsupportedError if Spark's must read the files, or may be faster."""
-    request = with_directories(request, name_rule=session_name_rule(spark))
+    native = NativeScan(request, "")
+    request = with_directories(request, native.frame, name_rule=session_name_rule(spark))
     scan: Scan
     # Only the reader of the format is imported, because importing all of them is slow.
     if request.source.format is SourceFormat.ORC:

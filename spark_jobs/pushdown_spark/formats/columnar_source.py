@@ -18,7 +18,7 @@ import pyarrow as pa
 from pyspark.sql import types as t
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
-from pushdown_spark.errors import BadSpecError
+from pushdown_spark.errors import BadSpecError, MissingPathError
 from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
 from pushdown_spark.expressions.names import NameRule
 from pushdown_spark.formats.data_source_options import (
@@ -30,7 +30,7 @@ from pushdown_spark.formats.data_source_options import (
 )
 from pushdown_spark.formats.readable_types import unknown_type
 from pushdown_spark.relations.packing import Packing, Task, pack
-from pushdown_spark.relations.stores.listing import InputFile
+from pushdown_spark.relations.stores.listing import InputFile, files_with_content
 
 _SPLIT_SETTINGS = Packing(128 << 20, 4 << 20, 2)
 ReadTasks = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
@@ -56,6 +56,13 @@ class ColumnarSource(DataSource):
     def files(self) -> tuple[InputFile, ...]:
         """Return the files to read."""
         return list_local_files(self.format_name, self.options)
+
+    def files_with_schema(self) -> list[InputFile]:
+        """Return the files that are not empty. Raises MissingPathError if there is none."""
+        files = files_with_content(self.files())
+        if not files:
+            raise MissingPathError(f"path {self.options['path']!r} has only empty files; declare the schema")
+        return files
 
     def check(self, schema: t.StructType) -> None:
         """Raise BadSpecError for invalid options and for types that only Spark reads."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -91,11 +92,12 @@ def _files_of_directory(directory: Path, source_format: str) -> list[Path]:
 
     Raises BadSpecError for partition directories.
     """
-    for file in directory.rglob("*"):
-        parts = file.relative_to(directory).parts
-        if any("=" in part for part in parts[:-1]) and not any(map(is_hidden, parts)) and file.is_file():
+    for parent, children, names in os.walk(directory):
+        children[:] = [child for child in children if not is_hidden(child)]
+        is_partition = "=" in str(Path(parent).relative_to(directory))
+        if is_partition and not all(map(is_hidden, names)):
             raise BadSpecError(
-                f"{file.parent} is a partition directory, which format {source_format!r} does not support; use "
+                f"{parent} is a partition directory, which format {source_format!r} does not support; use "
                 "PushdownSession"
             )
     return sorted(file for file in directory.iterdir() if file.is_file())

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
 from pyspark.sql import types as t
 from sqlglot import exp
 
 from pushdown_spark.contract import ConjunctReport, Exactness, ReaderChoice, SourceFormat
 from pushdown_spark.errors import MissingPathError, UnsupportedError
 from pushdown_spark.expressions.names import NameRule
-from pushdown_spark.formats.native.native_scan import NativeScan
 from pushdown_spark.projection.file_locations import location
 from pushdown_spark.projection.implicit_values import LINE_LOCATION
 from pushdown_spark.projection.paths import quote_name, sql_text, sql_type
@@ -64,17 +64,18 @@ _PRUNING_NODES = (
 """Spark prunes partitions by a whole conjunct if the conjunct has only these nodes and partition columns."""
 
 
-def with_directories(request: ScanRequest, *, name_rule: NameRule) -> ScanRequest:
+def with_directories(request: ScanRequest, frame: Callable[[], DataFrame], *, name_rule: NameRule) -> ScanRequest:
     """Return the request with pruned partitions and without the conjuncts that pruned them.
 
-    If the pushdown readers cannot know the values of partition columns, the request is for Spark's reader only.
+    `frame` returns the DataFrame of a native scan, whose plan has the directories. If the pushdown readers cannot know
+    the values of partition columns, the request is for Spark's reader only.
     """
     names = () if _is_spark_only(request) else request.listing.partition_columns
     if not names:
         return request
     fields = t.StructType([field for field in request.native.schema.fields if field.name in names])
     try:
-        values = _directory_values(request, fields, [_converter(field) for field in fields])
+        values = _directory_values(request, fields, [_converter(field) for field in fields], frame())
     except UnsupportedError as problem:
         return replace(request, spark_only_reason=str(problem))
     except (PySparkException, Py4JJavaError):
@@ -102,13 +103,12 @@ def _is_spark_only(request: ScanRequest) -> bool:
 
 
 def _directory_values(
-    request: ScanRequest, fields: t.StructType, converters: Sequence[_ToSql]
+    request: ScanRequest, fields: t.StructType, converters: Sequence[_ToSql], frame: DataFrame
 ) -> dict[str, tuple[str, ...]]:
     """Return the values of each directory that Spark would read, as SQL constants.
 
     Raises UnsupportedError if they are unknown.
     """
-    frame = NativeScan(request, "").frame()
     matching_rows = frame if request.predicate is None else frame.where(request.predicate.sql)
     leaf = physical_plan(matching_rows).collectLeaves().head()
     if not str(leaf.nodeName()).startswith("Scan "):

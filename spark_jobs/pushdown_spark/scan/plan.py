@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pushdown_spark.contract import ConjunctReport, CostReport, SourceReport
 from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.relations.request import ScanRequest
-from pushdown_spark.relations.stores.listing import InputFile
+from pushdown_spark.relations.stores.listing import InputFile, files_with_content
 
 MAX_SAMPLED_FILES = 3
 """Maximum number of files from which an estimate reads a sample."""
@@ -90,4 +90,4 @@ class ScanPlan:
 
     def count_skipped(self, files_read: int) -> int:
         """Return the number of files with content that were not read."""
-        return sum(1 for file in self.files if file.size) - files_read
+        return len(files_with_content(self.files)) - files_read

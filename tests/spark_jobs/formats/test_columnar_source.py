@@ -45,9 +45,9 @@ class Format:
     write_options: dict[str, str]
 
 
-AVRO = Format(avro.FORMAT, SPARK_AVRO, avro.register, 3_000, ("concat('n', id % 500) name",), {})
+AVRO = Format("pushdown_avro", SPARK_AVRO, avro.register, 3_000, ("concat('n', id % 500) name",), {})
 ORC = Format(
-    orc.FORMAT,
+    "pushdown_orc",
     "orc",
     orc.register,
     20_000,
@@ -136,8 +136,8 @@ def test_map_columns_of_avro_raise_unless_the_schema_leaves_them_out(spark: Spar
     avro.register(spark)
     spark.range(3).selectExpr("id", "map('k', id) m").write.format(SPARK_AVRO).save(str(tmp_path / "maps"))
     with pytest.raises(PySparkException, match="m is a map, whose entries"):
-        spark.read.format(avro.FORMAT).load(str(tmp_path / "maps")).collect()
-    ours = spark.read.format(avro.FORMAT).schema("id BIGINT").load(str(tmp_path / "maps"))
+        spark.read.format("pushdown_avro").load(str(tmp_path / "maps")).collect()
+    ours = spark.read.format("pushdown_avro").schema("id BIGINT").load(str(tmp_path / "maps"))
     assert sorted_rows(ours) == ["Row(id=0)", "Row(id=1)", "Row(id=2)"]
 
 

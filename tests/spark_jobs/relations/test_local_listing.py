@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from pushdown_spark.errors import BadSpecError
 from pushdown_spark.formats.data_source_options import check_options, list_local_files
-from pushdown_spark.formats.orc.data_source import FORMAT, register
+from pushdown_spark.formats.orc.data_source import register
 
 HERE = ["a.orc", "_k=1.orc"]
 ELSEWHERE = [
@@ -47,7 +47,7 @@ def test_directories_are_read_as_spark_does(spark: SparkSession, tmp_path: Path)
     register(spark)
     table = write_files(spark, tmp_path / "table", [*HERE, *ELSEWHERE])
     for path in (table, table / "deeper", table / "*.orc"):
-        found = rows(spark.read.format(FORMAT).load(str(path)))
+        found = rows(spark.read.format("pushdown_orc").load(str(path)))
         assert found == rows(spark.read.orc(str(path)))
         assert len(found) == len(HERE) or path != table
 
@@ -70,7 +70,7 @@ def test_unsupported_paths_and_options_raise(
     register(spark)
     place = write_files(spark, tmp_path / "table", [name]) / path
     with pytest.raises(PySparkException, match=message):
-        spark.read.format(FORMAT).options(**options).load(str(place)).collect()
+        spark.read.format("pushdown_orc").options(**options).load(str(place)).collect()
 
 
 @pytest.mark.parametrize("case_sensitive", ["true", "false"])
@@ -79,7 +79,7 @@ def test_the_option_case_sensitive_controls_name_matching(
 ) -> None:
     register(spark)
     table = str(write_files(spark, tmp_path / "table", ["a.orc", "b.orc"]))
-    source = spark.read.format(FORMAT).schema("number bigint").option("case_sensitive", case_sensitive)
+    source = spark.read.format("pushdown_orc").schema("number bigint").option("case_sensitive", case_sensitive)
     found = rows(source.option("where", "number >= 0 OR number IS NULL").load(table))
     before = spark.conf.get("spark.sql.caseSensitive")
     try:

@@ -12,7 +12,7 @@ from pushdown_spark.formats.avro.decoder import AvroQuery
 from pushdown_spark.formats.avro.file_reader import BlockSample, DecoderCache, open_avro
 from pushdown_spark.formats.avro.metrics import AvroMetrics
 from pushdown_spark.formats.scan_task import spread
-from pushdown_spark.relations.stores.listing import InputFile
+from pushdown_spark.relations.stores.listing import InputFile, files_with_content
 from pushdown_spark.scan.plan import MAX_SAMPLED_FILES, ReaderDecision, choose_pushdown, is_cheaper, startup_note
 
 _MAX_SAMPLED_BLOCKS = 4
@@ -131,11 +131,11 @@ def _min_seconds(sample: AvroSample) -> float:
 
 def _sample(files: Sequence[InputFile], query: AvroQuery, blocks: int, *, evaluate: bool) -> AvroSample:
     """Sample some blocks of some files, evenly spread. Without `evaluate`, all records count as matching."""
-    not_empty = [file for file in files if file.size]
+    with_content = files_with_content(files)
     samples: list[BlockSample] = []
     deflate_size = 0
     decoders = DecoderCache(query)
-    for file in spread(not_empty, MAX_SAMPLED_FILES):
+    for file in spread(with_content, MAX_SAMPLED_FILES):
         with open_avro(file.path, file.storage, decoders, AvroMetrics()) as source:
             blocks_of_file = list(source.samples(blocks, evaluate=evaluate))
             samples += blocks_of_file
@@ -144,9 +144,9 @@ def _sample(files: Sequence[InputFile], query: AvroQuery, blocks: int, *, evalua
     stored_size = sum(block.stored_size for block in samples)
     size = sum(block.size for block in samples)
     records = sum(block.records for block in samples)
-    scale = sum(file.size for file in not_empty) / max(stored_size, 1)
+    scale = sum(file.size for file in with_content) / max(stored_size, 1)
     return AvroSample(
-        files=len(not_empty),
+        files=len(with_content),
         size=size * scale,
         deflate_size=deflate_size * scale,
         records=records * scale,

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from pyspark.sql import SparkSession
 from pyspark.sql import types as t
 
-from pushdown_spark.errors import BadSpecError, MissingPathError
+from pushdown_spark.errors import BadSpecError
 from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
 from pushdown_spark.formats.avro.avro_schema import parse_schema, spark_schema
 from pushdown_spark.formats.avro.container_file import read_header
@@ -18,9 +16,7 @@ from pushdown_spark.formats.columnar_source import ColumnarSource, drop_counts
 from pushdown_spark.formats.readable_types import arrow_schema
 from pushdown_spark.relations.packing import Task
 from pushdown_spark.relations.stores.listing import InputFile
-from pushdown_spark.relations.stores.storage import LOCAL
 
-FORMAT = "pushdown_avro"
 _INTERVAL_MARK = "spark.sql.catalyst.type"
 """A property by which Spark marks numbers that are intervals."""
 
@@ -42,7 +38,7 @@ class PushdownAvroSource(ColumnarSource):
     Only the columns of the given schema are decoded.
     """
 
-    format_name = FORMAT
+    format_name = "pushdown_avro"
     known_options = ("path", "where", "case_sensitive")
 
     def files(self) -> tuple[InputFile, ...]:
@@ -56,15 +52,8 @@ class PushdownAvroSource(ColumnarSource):
 
     def schema(self) -> t.StructType:
         """Return the columns of the first file, as Spark infers them."""
-        text = read_header(_first_path(self.files()), LOCAL).schema
+        file, *_ = self.files_with_schema()
+        text = read_header(file.path, file.storage).schema
         if _INTERVAL_MARK in text:
             raise BadSpecError("the files hold intervals, which only Spark reads; use format('avro')")
         return spark_schema(parse_schema(text))
-
-
-def _first_path(files: Sequence[InputFile]) -> str:
-    """Return the path of the first file that is not empty. Empty files have no schema."""
-    for file in files:
-        if file.size:
-            return file.path
-    raise MissingPathError("the path has only empty files, and so no schema; give one")

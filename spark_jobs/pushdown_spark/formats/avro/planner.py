@@ -14,7 +14,7 @@ from pushdown_spark.expressions.pushdown import Pushdown
 from pushdown_spark.expressions.session_settings import session_name_rule
 from pushdown_spark.expressions.types import DECLARED_TYPE
 from pushdown_spark.formats.avro.container_file import read_header
-from pushdown_spark.formats.avro.cost import estimate
+from pushdown_spark.formats.avro.cost import AvroDecision, estimate
 from pushdown_spark.formats.avro.decoder import AvroQuery, Decoder
 from pushdown_spark.formats.avro.file_reader import AvroScanTask, DecoderCache
 from pushdown_spark.formats.avro.spark_source import avro_settings
@@ -23,9 +23,8 @@ from pushdown_spark.formats.columnar_scan import ColumnarPlan, check_columnar_re
 from pushdown_spark.formats.readable_types import arrow_schema
 from pushdown_spark.projection.nested_types import has_map
 from pushdown_spark.relations.request import ScanRequest
-from pushdown_spark.relations.stores.listing import ContainerFile, InputFile
+from pushdown_spark.relations.stores.listing import ContainerFile, InputFile, files_with_content
 from pushdown_spark.runtime.worker_startup import startup_cost
-from pushdown_spark.scan.plan import ReaderDecision
 
 
 class AvroPlan(ColumnarPlan[AvroQuery]):
@@ -45,8 +44,8 @@ def plan_avro(spark: SparkSession, request: ScanRequest) -> AvroPlan:
     settings = avro_settings(spark, request.source.options)
     conjuncts, source_files = prepare_files(spark, request)
     files = container_files(source_files, any_extension=settings.any_extension)
-    first = next((file for file in files if file.size), None)
-    if first is None:
+    with_content = files_with_content(files)
+    if not with_content:
         raise UnsupportedError("all files are empty")
     query = AvroQuery(
         arrow_schema(request.read_schema.fields),
@@ -54,12 +53,12 @@ def plan_avro(spark: SparkSession, request: ScanRequest) -> AvroPlan:
         name_rule=session_name_rule(spark),
         corrected_calendar=settings.corrected_calendar,
     )
-    decoder = _decoder(first, query)
+    decoder = _decoder(with_content[0], query)
     reports = tuple(conjunct.report(_describe_pushdown(conjunct, decoder)) for conjunct in conjuncts)
-    if request.source.reader is ReaderChoice.PUSHDOWN:
-        return AvroPlan(files, ReaderDecision(), reports, query, is_exact(conjuncts))
-    workers = spark.sparkContext.defaultParallelism
-    decision = estimate(files, query, workers, startup_cost(spark, request.source))
+    decision = AvroDecision()
+    if request.source.reader is not ReaderChoice.PUSHDOWN:
+        workers = spark.sparkContext.defaultParallelism
+        decision = estimate(files, query, workers, startup_cost(spark, request.source))
     return AvroPlan(files, decision, reports, replace(query, block_search=decision.search), is_exact(conjuncts))
 
 

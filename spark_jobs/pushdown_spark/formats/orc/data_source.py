@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import types as t
 
 from pushdown_spark.contract import OrcOptions
-from pushdown_spark.errors import BadSpecError, MissingPathError, UnsafeInputError
+from pushdown_spark.errors import BadSpecError, UnsafeInputError
 from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
 from pushdown_spark.formats.columnar_source import ColumnarSource, drop_counts
 from pushdown_spark.formats.orc.file_reader import OrcQuery, OrcScanTask
@@ -18,7 +18,6 @@ from pushdown_spark.formats.orc.time_zones import UTC_ZONES
 from pushdown_spark.projection.nested_types import has_timestamp
 from pushdown_spark.relations.packing import Task
 
-FORMAT = "pushdown_orc"
 _NUMBERS = ("partial_reads", "min_seek_size")
 
 
@@ -40,7 +39,7 @@ class PushdownOrcSource(ColumnarSource):
     Only the columns of the given schema are read.
     """
 
-    format_name = FORMAT
+    format_name = "pushdown_orc"
     known_options = ("path", "where", "partial_reads", "min_seek_size", "case_sensitive")
 
     def check(self, schema: t.StructType) -> None:
@@ -68,13 +67,12 @@ class PushdownOrcSource(ColumnarSource):
         return OrcScanTask(tasks, query, drop_counts)
 
     def schema(self) -> t.StructType:
-        """Return the schema of the first file that has rows, as Spark infers it."""
-        files = self.files()
-        for file in files:
+        """Return the schema of the first file that has rows, or else of the last file, as Spark infers it."""
+        for file in self.files_with_schema():
             schema, rows = read_schema(file.path, file.storage)
-            if rows or file is files[-1]:
-                return schema
-        raise MissingPathError(f"path {self.options.get('path')!r} has no ORC file with a schema; declare the schema")
+            if rows:
+                break
+        return schema
 
     def _orc_options(self) -> OrcOptions:
         numbers = {name: value for name in _NUMBERS if (value := self.options.get(name, "auto")) != "auto"}

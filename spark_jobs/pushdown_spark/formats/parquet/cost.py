@@ -19,7 +19,7 @@ from pushdown_spark.expressions.types import Path
 from pushdown_spark.formats.parquet.file_columns import FileColumns
 from pushdown_spark.formats.parquet.file_reader import OpenParquet, ParquetQuery, open_parquet
 from pushdown_spark.formats.scan_task import spread
-from pushdown_spark.relations.stores.listing import InputFile
+from pushdown_spark.relations.stores.listing import InputFile, files_with_content
 from pushdown_spark.scan.plan import MAX_SAMPLED_FILES, ReaderDecision, choose_pushdown, is_cheaper
 
 _SAMPLED_FRACTION = 1 / 50
@@ -95,10 +95,10 @@ def estimate(
     """
     assert query.filter is not None
     with ExitStack() as stack:
-        not_empty = [file for file in files if file.size]
-        sampled_files = spread(not_empty, MAX_SAMPLED_FILES)
+        with_content = files_with_content(files)
+        sampled_files = spread(with_content, MAX_SAMPLED_FILES)
         sources = [stack.enter_context(open_parquet(file.path, file.storage, query)) for file in sampled_files]
-        scale = sum(file.size for file in not_empty) / max(sum(file.size for file in sampled_files), 1)
+        scale = sum(file.size for file in with_content) / max(sum(file.size for file in sampled_files), 1)
         alive = [list(_matching_groups(source, query.filter)) for source in sources]
         sample = _footer_sample(sources, alive, scale)
         pushdown, spark = reader_seconds(sample, spark_prunes=spark_prunes)

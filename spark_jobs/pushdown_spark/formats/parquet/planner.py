@@ -32,6 +32,7 @@ from pushdown_spark.formats.parquet.file_parts import ParquetInput, parquet_inpu
 from pushdown_spark.formats.parquet.file_reader import ParquetQuery, ParquetScanTask, open_parquet
 from pushdown_spark.formats.readable_types import arrow_schema
 from pushdown_spark.relations.request import ScanRequest
+from pushdown_spark.relations.stores.listing import files_with_content
 from pushdown_spark.runtime.spark_internals import check_hadoop_settings, reader_configuration
 from pushdown_spark.runtime.worker_startup import startup_cost
 from pushdown_spark.scan.plan import ReaderDecision
@@ -112,15 +113,15 @@ def _query(spark: SparkSession, request: ScanRequest, combined_filter: ArrowFilt
 
 def _check_files(files: Sequence[ParquetInput], query: ParquetQuery) -> list[str]:
     """Return the writers of the files that are checked. Raises UnsupportedError if only Spark reads one of them."""
-    not_empty = [file for file in files if file.size]
-    if not not_empty:
+    with_content = files_with_content(files)
+    if not with_content:
         raise UnsupportedError("all files are empty")
-    locations = (file.storage.bucket_of(file.path) for file in not_empty)
+    locations = (file.storage.bucket_of(file.path) for file in with_content)
     for bucket in {bucket.name: bucket for bucket, _ in filter(None, locations)}.values():
         check_store(bucket.settings)
-    step = -(-len(not_empty) // _CHECKED_FILES)
+    step = -(-len(with_content) // _CHECKED_FILES)
     with ThreadPoolExecutor(_OPEN_FILES) as pool:
-        return list(pool.map(lambda file: _check_file(file, query), not_empty[::step]))
+        return list(pool.map(lambda file: _check_file(file, query), with_content[::step]))
 
 
 def _check_file(file: ParquetInput, query: ParquetQuery) -> str:

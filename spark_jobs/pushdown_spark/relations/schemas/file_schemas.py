@@ -27,7 +27,7 @@ from pushdown_spark.projection.schema_merge import FileSchema
 from pushdown_spark.relations.declaration import Source
 from pushdown_spark.relations.schemas.csv_schemas import InferSchema, csv_schemas
 from pushdown_spark.relations.schemas.json_schemas import json_schemas
-from pushdown_spark.relations.stores.listing import InputFile, Listing, decode_uri, map_files
+from pushdown_spark.relations.stores.listing import InputFile, Listing, decode_uri, files_with_content, map_files
 from pushdown_spark.relations.stores.storage import REMEDY, storage_for
 
 T = TypeVar("T")
@@ -51,7 +51,7 @@ def file_schemas(
     if source.format is SourceFormat.JSON:
         return json_schemas(spark, source, variants)
     storage = storage_for(spark, listing.uris, source.options)
-    files = [file for file in listing.files(storage) if file.size]
+    files = files_with_content(listing.files(storage))
     if source.format is SourceFormat.AVRO:
         any_extension = avro_settings(spark, source.options).any_extension
         files = [file for file in files if any_extension or file.uri.endswith(".avro")]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
@@ -23,6 +23,7 @@ from pushdown_spark.runtime.spark_internals import analyzed_plan
 
 T = TypeVar("T")
 F = TypeVar("F", "InputFile", "Split")
+SomeFile = TypeVar("SomeFile", bound="InputFile")
 
 
 class Compression(StrEnum):
@@ -188,6 +189,11 @@ def local_files(uris: Sequence[str]) -> tuple[InputFile, ...]:
             InputFile(uri, path, status.st_size, modified=status.st_mtime_ns, status_changed=status.st_ctime_ns)
         )
     return tuple(files)
+
+
+def files_with_content(files: Iterable[SomeFile]) -> list[SomeFile]:
+    """Return the files that are not empty. Empty files of any format have no rows and no schema."""
+    return [file for file in files if file.size]
 
 
 def map_files(read: Callable[[F], T], files: Sequence[F]) -> list[T]:
