@@ -76,7 +76,7 @@ class JvmTextScan(Scan):
     def _candidates(self) -> DataFrame:
         """The lines that may satisfy the predicate. A line that may parse differently as a string is an error."""
         line = f.col(LINE)
-        lines = _text_lines(self._spark, self._request)
+        lines = self._lines()
         conditions = [matches_filter(self._spark, line, self._plan.strings)]
         if self._request.source.format is SourceFormat.JSON:
             # Only a literal of the type binary can have bytes that are not UTF-8.
@@ -86,6 +86,10 @@ class JvmTextScan(Scan):
             # Spark's CSV parser would read some blank lines as rows.
             is_candidate &= ~f.rlike(line, f.lit(BLANK))
         return lines.where(is_candidate).select(self._line_or_error(line).alias(LINE))
+
+    def _lines(self) -> DataFrame:
+        """Return all lines as one string column `LINE`. Spark Connect reads them in another way."""
+        return _text_lines(self._spark, self._request)
 
     def _line_or_error(self, line: Column) -> Column:
         """Return the line for Spark's parser, or an expression that fails for a line that only Spark's reader reads."""

@@ -73,7 +73,7 @@ def test_deflate_costs_spark_more_than_the_pushdown_reader() -> None:
     needle = CASES[0]
     snappy, deflate = (
         estimate(sample(needle), needle),
-        estimate(replace(sample(needle), inflated=SIZE), needle),
+        estimate(replace(sample(needle), deflate_size=SIZE), needle),
     )
     assert snappy.spark / snappy.pushdown < deflate.spark / deflate.pushdown
 

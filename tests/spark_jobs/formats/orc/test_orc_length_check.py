@@ -65,9 +65,9 @@ def is_too_much(values: Sequence[int]) -> bool:
     return min(values) < 0 or sum(values) > MAX_SUM
 
 
-def is_refused(data: bytes, at_least: int = 0) -> bool:
+def is_refused(data: bytes, min_values: int = 0) -> bool:
     try:
-        check_lengths(data, at_least)
+        check_lengths(data, min_values)
     except UnsafeInputError:
         return True
     return False

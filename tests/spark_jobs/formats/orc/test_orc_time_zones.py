@@ -64,9 +64,9 @@ def test_times_after_2262_use_spark() -> None:
     assert move_times(BERLIN, (1 << 63) - 1) == [(1 << 63) - 1 - HOUR]
 
 
-@pytest.mark.parametrize("written_in", [b"", b"Europe/Berlin"])
-def test_stripes_of_the_same_zone_are_read(written_in: bytes) -> None:
-    BERLIN.check(written_in)
+@pytest.mark.parametrize("writer_zone", [b"", b"Europe/Berlin"])
+def test_stripes_of_the_same_zone_are_read(writer_zone: bytes) -> None:
+    BERLIN.check(writer_zone)
 
 
 def test_all_names_of_utc_are_one_zone() -> None:
@@ -74,7 +74,7 @@ def test_all_names_of_utc_are_one_zone() -> None:
     Zone("Zulu").check(b"UTC")
 
 
-@pytest.mark.parametrize(("zone", "written_in"), [(BERLIN, b"UTC"), (UTC, b"Europe/Berlin"), (BERLIN, b"CET")])
-def test_stripes_of_other_zones_use_spark(zone: Zone, written_in: bytes) -> None:
-    with pytest.raises(UnsafeInputError, match=f"written in the time zone {written_in.decode()}, here it is"):
-        zone.check(written_in)
+@pytest.mark.parametrize(("zone", "writer_zone"), [(BERLIN, b"UTC"), (UTC, b"Europe/Berlin"), (BERLIN, b"CET")])
+def test_stripes_of_other_zones_use_spark(zone: Zone, writer_zone: bytes) -> None:
+    with pytest.raises(UnsafeInputError, match=f"written in the time zone {writer_zone.decode()}, here it is"):
+        zone.check(writer_zone)
