@@ -24,7 +24,7 @@ def regions(path: Path) -> dict[str, tuple[int, int]]:
         head = parse_header(str(path), stream)
         _, second, third, *_ = read_blocks(stream, head, 0, stream.size)
     marker = third.offset - SYNC_SIZE
-    data = marker - len(second.stored)
+    data = marker - len(second.data)
     return {
         "magic": (0, _MAGIC),
         "metadata": (_MAGIC, head.length - SYNC_SIZE),
