@@ -7,15 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from pyspark.sql.types import (
-    ArrayType,
-    DataType,
-    IntegralType,
-    MapType,
-    StringType,
-    StructField,
-    StructType,
-)
+from pyspark.sql.types import ArrayType, DataType, IntegralType, MapType, StringType, StructField, StructType
 
 from pushdown_spark.errors import BadSpecError, KindMismatchError
 from pushdown_spark.expressions.names import ANY_CASE, NameRule

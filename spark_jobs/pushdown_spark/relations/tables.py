@@ -15,13 +15,7 @@ from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from pushdown_spark.contract import (
-    CONNECTOR_FORMATS,
-    ONLY_SOURCE,
-    ErrorCode,
-    ReaderChoice,
-    TableSourceSpec,
-)
+from pushdown_spark.contract import CONNECTOR_FORMATS, ONLY_SOURCE, ErrorCode, ReaderChoice, TableSourceSpec
 from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.expressions.predicate import Predicate
 from pushdown_spark.expressions.session_settings import session_name_rule

@@ -7,16 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pushdown_spark.errors import BadSpecError
-from pushdown_spark.projection.paths import (
-    ColumnPath,
-    Elements,
-    Entry,
-    Group,
-    Member,
-    Star,
-    parse_path,
-    parse_paths,
-)
+from pushdown_spark.projection.paths import ColumnPath, Elements, Entry, Group, Member, Star, parse_path, parse_paths
 
 
 def path(*steps: object) -> ColumnPath:

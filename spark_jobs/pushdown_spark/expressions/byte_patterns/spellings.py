@@ -10,12 +10,7 @@ from decimal import Decimal
 
 import pyarrow as pa
 
-from pushdown_spark.expressions.byte_patterns.facts import (
-    EqualsAny,
-    InRange,
-    Scalar,
-    intervals_of,
-)
+from pushdown_spark.expressions.byte_patterns.facts import EqualsAny, InRange, Scalar, intervals_of
 from pushdown_spark.expressions.byte_patterns.ranges import (
     MAX_DIGITS,
     YEAR_ZERO,

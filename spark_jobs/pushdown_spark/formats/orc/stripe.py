@@ -12,12 +12,7 @@ from pushdown_spark.errors import UnsafeInputError
 from pushdown_spark.formats.orc.compression import CompressionKind
 from pushdown_spark.formats.orc.file_tail import FileTail, OrcTypeKind, ReadRange
 from pushdown_spark.formats.orc.metadata import parse_message
-from pushdown_spark.formats.orc.orc_proto_pb2 import (
-    BloomFilterIndex,
-    RowIndex,
-    StripeFooter,
-    StripeInformation,
-)
+from pushdown_spark.formats.orc.orc_proto_pb2 import BloomFilterIndex, RowIndex, StripeFooter, StripeInformation
 from pushdown_spark.formats.orc.rle_seek import MAX_PENDING_BYTES, SeekPosition, StreamCoding
 from pushdown_spark.formats.orc.statistics import are_consistent
 

@@ -11,9 +11,7 @@ from pyspark.sql import SparkSession
 from spark_rows import sorted_rows
 from text_sources import both_readers, text_session
 
-from pushdown_spark.errors import (
-    UnreadableFileError,
-)
+from pushdown_spark.errors import UnreadableFileError
 from pushdown_spark.runtime.error_classification import classify
 
 
