@@ -19,6 +19,7 @@ REASONS = {
         "pushdown_spark/projection/metadata_columns.py",
     },
     "one implementation of an interface, next to others": {
+        "pushdown_spark/formats/avro/data_source.py",
         "pushdown_spark/formats/avro/metrics.py",
         "pushdown_spark/optimizer/passes/verify_parse.py",
     },

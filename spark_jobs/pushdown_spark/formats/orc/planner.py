@@ -31,6 +31,7 @@ from pushdown_spark.formats.orc.spark_reader import RowFilterError, check_use_se
 from pushdown_spark.formats.orc.time_zones import UTC, Zone
 from pushdown_spark.projection.nested_types import count_leaves, has_map, has_timestamp
 from pushdown_spark.relations.request import ScanRequest
+from pushdown_spark.relations.stores.listing import InputFile
 from pushdown_spark.runtime.jvm_gateway import java_class
 from pushdown_spark.runtime.spark_internals import check_hadoop_settings, reader_configuration
 from pushdown_spark.runtime.worker_startup import startup_cost
@@ -74,17 +75,24 @@ def plan_orc(spark: SparkSession, request: ScanRequest) -> OrcPlan:
     reports = tuple(conjunct.report("vector filter over ORC columns") for conjunct in conjuncts)
     decision = ReaderDecision()
     if source.reader is not ReaderChoice.PUSHDOWN:
-        if request.predicate is not None and _lists_null(request.predicate.tree):
-            decision = ReaderDecision("Spark's ORC reader fails at lists of numbers that hold a NULL")
-        else:
-            may_filter = source.orc.sarg_to_filter is not False and row_filter_obstacle(conjuncts) is None
-            decision = estimate(files, query, startup_cost(spark, source), may_filter=may_filter)
-            if decision.reader is OrcReader.SPARK_WITH_FILTER:
-                raise RowFilterError(decision.reason, decision.predicted)
-            if decision.reader is OrcReader.SPARK:
-                with unsupported_as_unsafe_filter(spark, request, omits_nan=False):
-                    raise UnsupportedError(decision.reason, decision.predicted)
+        may_filter = source.orc.sarg_to_filter is not False and row_filter_obstacle(conjuncts) is None
+        decision = _choose_reader(spark, request, files, query, may_filter=may_filter)
     return OrcPlan(files, decision, reports, query, is_exact(conjuncts), source.orc.use_selected)
+
+
+def _choose_reader(
+    spark: SparkSession, request: ScanRequest, files: Sequence[InputFile], query: OrcQuery, *, may_filter: bool
+) -> ReaderDecision:
+    """Return the decision for the pushdown reader. Raises UnsupportedError if it is for one of Spark's."""
+    if request.predicate is not None and _lists_null(request.predicate.tree):
+        return ReaderDecision("Spark's ORC reader fails at lists of numbers that hold a NULL")
+    decision = estimate(files, query, startup_cost(spark, request.source), may_filter=may_filter)
+    if decision.reader is OrcReader.SPARK_WITH_FILTER:
+        raise RowFilterError(decision.reason, decision.predicted)
+    if decision.reader is OrcReader.SPARK:
+        with unsupported_as_unsafe_filter(spark, request, omits_nan=False):
+            raise UnsupportedError(decision.reason, decision.predicted)
+    return decision
 
 
 def _lists_null(predicate: exp.Expr | None) -> bool:
