@@ -39,7 +39,7 @@ from pushdown_spark.expressions.bound import (
 from pushdown_spark.expressions.column_functions import operand_of
 from pushdown_spark.expressions.conjuncts import column_path, has_subquery, short_sql
 from pushdown_spark.expressions.constant_folding import prefetch
-from pushdown_spark.expressions.like import like
+from pushdown_spark.expressions.like import like_test
 from pushdown_spark.expressions.literals import Literal, LiteralReader
 from pushdown_spark.expressions.operand import Operand
 from pushdown_spark.expressions.pushdown import Pushdown
@@ -241,7 +241,7 @@ class _Binder:
 
     def _like(self, node: exp.Like | exp.ILike, escape: str) -> Node:
         operand, pattern = self._string_operands(node)
-        return operand.resolve(like(operand.column, pattern, escape))
+        return operand.resolve(like_test(operand.column, pattern, escape))
 
     def _string_operands(self, node: exp.Expr) -> tuple[Operand, str]:
         operand = self._operand(exp.Lower(this=node.this.copy()) if isinstance(node, exp.ILike) else node.this)

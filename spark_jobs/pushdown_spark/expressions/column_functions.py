@@ -31,7 +31,7 @@ from pushdown_spark.expressions.bound import (
 from pushdown_spark.expressions.conjuncts import column_path, short_sql
 from pushdown_spark.expressions.date_functions import date_operand
 from pushdown_spark.expressions.literals import LiteralReader
-from pushdown_spark.expressions.operand import Operand, argument_of, string_operand, test_any
+from pushdown_spark.expressions.operand import Operand, any_value_test, argument_of, string_operand
 from pushdown_spark.expressions.scope import Scope
 from pushdown_spark.expressions.types import LogicalType
 
@@ -100,7 +100,7 @@ def _in_one_case(node: exp.Expr, scope: Scope) -> Operand:
             case LikeMatch(literals=strings) if strings:
                 return in_any_case(*strings, prefix=False)
             case InList():
-                return test_any(argument, leaf, lambda value: in_any_case(str(value), prefix=True))
+                return any_value_test(argument, leaf, lambda value: in_any_case(str(value), prefix=True))
         raise UnsupportedError("only equality and LIKE of LOWER and UPPER are pushed down")
 
     return Operand(argument, lambda tree: replace_leaves(tree, test))

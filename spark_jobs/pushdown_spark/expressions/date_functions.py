@@ -17,7 +17,7 @@ from sqlglot import exp
 
 from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.expressions.bound import Column, Comparison, InList, Node, Op, conjunction, replace_leaves
-from pushdown_spark.expressions.operand import Operand, argument_of, string_operand, test_any
+from pushdown_spark.expressions.operand import Operand, any_value_test, argument_of, string_operand
 from pushdown_spark.expressions.parser import argument_as_written
 from pushdown_spark.expressions.scope import Fold, Scope
 from pushdown_spark.expressions.types import EPOCH_ORDINAL, MICROSECONDS_PER_DAY, LogicalType
@@ -249,7 +249,7 @@ def _step(argument: Column, result: Column, first_values: FirstValues) -> Operan
             case Comparison(op=op, value=int(value)):
                 return compare(op, value)
             case InList():
-                return test_any(argument, leaf, lambda value: compare(Op.EQ, int(str(value))))
+                return any_value_test(argument, leaf, lambda value: compare(Op.EQ, int(str(value))))
         raise UnsupportedError("only comparisons of the function with constants are pushed down")
 
     return Operand(result, lambda tree: replace_leaves(tree, test))

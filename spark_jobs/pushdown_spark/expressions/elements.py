@@ -35,7 +35,7 @@ from pushdown_spark.expressions.bound import (
 from pushdown_spark.expressions.conjuncts import column_path, short_sql
 from pushdown_spark.expressions.literals import LiteralReader
 from pushdown_spark.expressions.names import NameRule
-from pushdown_spark.expressions.operand import Operand, test_any
+from pushdown_spark.expressions.operand import Operand, any_value_test
 from pushdown_spark.expressions.scope import Scope, column_of_type, is_char
 from pushdown_spark.expressions.types import LogicalType, Path
 
@@ -144,5 +144,5 @@ def _has_text(test: Node) -> Node:
         case Comparison(column=Column(type=LogicalType.STRING) as column, op=Op.EQ, value=str(text)) if text:
             return StringMatch(column, StringTest.CONTAINS, text)
         case InList(column=Column(type=LogicalType.STRING) as column):
-            return test_any(column, test, lambda value: StringMatch(column, StringTest.CONTAINS, str(value)))
+            return any_value_test(column, test, lambda value: StringMatch(column, StringTest.CONTAINS, str(value)))
     raise UnsupportedError("of the elements of an array, only equal strings are pushed down")

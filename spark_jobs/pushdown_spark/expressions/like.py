@@ -21,7 +21,7 @@ from pushdown_spark.expressions.bound import (
 _REPLACEMENT = "\ufffd"
 
 
-def like(column: Column, pattern: str, escape: str) -> Node:
+def like_test(column: Column, pattern: str, escape: str) -> Node:
     """Return the test for `column LIKE pattern ESCAPE escape`. Raises UnsupportedError where Spark would raise."""
     pieces = _split_pattern(pattern, escape)
     match pieces:
@@ -74,7 +74,7 @@ def _like_match(column: Column, pieces: list[str | Wildcard]) -> LikeMatch:
     ):
         raise UnsupportedError("Spark miscounts characters beyond U+FFFF in patterns like prefix%suffix")
     regex = "(?s)^" + "".join(_regex(piece) for piece in pieces) + r"\z"
-    _check(regex)
+    _check_regex(regex)
     return LikeMatch(column, regex, _hint(column, pieces, literals), tuple(pieces))
 
 
@@ -84,7 +84,7 @@ def _regex(piece: str | Wildcard) -> str:
     return "".join(character if character.isalnum() else f"\\x{{{ord(character):x}}}" for character in piece)
 
 
-def _check(regex: str) -> None:
+def _check_regex(regex: str) -> None:
     try:
         pc.match_substring_regex(pa.array(["a"]), regex)
     except pa.ArrowInvalid as problem:

@@ -54,13 +54,13 @@ def string_operand(argument: Column, result: Column, equals: Callable[[str], Nod
             case Comparison(op=Op.EQ, value=str(text)):
                 return equals(text)
             case InList():
-                return test_any(argument, leaf, lambda value: equals(str(value)))
+                return any_value_test(argument, leaf, lambda value: equals(str(value)))
         raise UnsupportedError("only the equality of the function with constants is pushed down")
 
     return Operand(result, lambda tree: replace_leaves(tree, test))
 
 
-def test_any(argument: Column, values: InList, test: Callable[[object], Node]) -> Node:
+def any_value_test(argument: Column, values: InList, test: Callable[[object], Node]) -> Node:
     """Return a test of each value of a list. Like the list, it is null where the column is.
 
     Raises UnsupportedError if the list is long.

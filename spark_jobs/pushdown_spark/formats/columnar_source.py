@@ -64,7 +64,7 @@ class ColumnarSource(DataSource):
             raise MissingPathError(f"path {self.options['path']!r} has only empty files; declare the schema")
         return files
 
-    def check(self, schema: t.StructType) -> None:
+    def check_schema(self, schema: t.StructType) -> None:
         """Raise BadSpecError for invalid options and for types that only Spark reads."""
         check_options(self.format_name, self.options, self.known_options)
         for field in schema.fields:
@@ -79,7 +79,7 @@ class ColumnarSource(DataSource):
 
     def reader(self, schema: t.StructType) -> DataSourceReader:
         """Return a reader of all columns of a schema. Raises BadSpecError for invalid options."""
-        self.check(schema)
+        self.check_schema(schema)
         tasks = pack(self.files(), _SPLIT_SETTINGS)
         where = self.options.get("where")
         row_filter = None if where is None else exact_filter(where, schema, name_rule=self.name_rule)

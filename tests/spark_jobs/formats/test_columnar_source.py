@@ -165,7 +165,7 @@ def zone(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ite
 
 @pytest.mark.parametrize("zone", ["UTC", "Africa/Abidjan"], indirect=True)
 def test_orc_timestamps_are_read_in_utc(zone: str) -> None:
-    orc.PushdownOrcSource({"path": "/data"}).check(StructType().add("t", TimestampType()))
+    orc.PushdownOrcSource({"path": "/data"}).check_schema(StructType().add("t", TimestampType()))
 
 
 @pytest.mark.parametrize("zone", ["Asia/Kolkata", "Europe/London"], indirect=True)
@@ -173,5 +173,5 @@ def test_orc_timestamps_need_a_zone_without_summer_time(zone: str) -> None:
     """Europe/London is called GMT in winter."""
     source = orc.PushdownOrcSource({"path": "/data"})
     with pytest.raises(UnsafeInputError, match="only in UTC"):
-        source.check(StructType().add("t", TimestampType()))
-    source.check(StructType())
+        source.check_schema(StructType().add("t", TimestampType()))
+    source.check_schema(StructType())

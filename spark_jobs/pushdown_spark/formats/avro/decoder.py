@@ -116,7 +116,7 @@ class Decoder:
         patterns = block_patterns(root, locations, includes_shifted_dates=self._query.corrected_calendar)
         return BlockSearch(patterns) if patterns else None
 
-    def check(self, records: int, size: int) -> None:
+    def check_record_count(self, records: int, size: int) -> None:
         """Raise ValueError if a block of `size` bytes cannot have as many records as it claims."""
         limit = size // self._minimum_size if self._minimum_size else _MAX_EMPTY_RECORDS
         if records > limit:

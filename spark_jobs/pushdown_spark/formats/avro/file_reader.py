@@ -156,7 +156,7 @@ class AvroFile:
         """Return the encoded records of a block. They are valid until the next block is decompressed."""
         try:
             data = self._decompressor.decompress(block.data)
-            self._decoder.check(block.records, len(data))
+            self._decoder.check_record_count(block.records, len(data))
         except ValueError as problem:
             raise BlockError(block.number, block.offset, str(problem)) from problem
         return data

@@ -42,9 +42,9 @@ class PushdownOrcSource(ColumnarSource):
     format_name = "pushdown_orc"
     known_options = ("path", "where", "partial_reads", "min_seek_size", "case_sensitive")
 
-    def check(self, schema: t.StructType) -> None:
+    def check_schema(self, schema: t.StructType) -> None:
         """Raise BadSpecError for invalid options, and UnsafeInputError for timestamps outside of UTC."""
-        super().check(schema)
+        super().check_schema(schema)
         self._orc_options()
         # A zone with summer time, such as Europe/London, may be called GMT in winter.
         is_utc = time.tzname[0] in UTC_ZONES and not time.daylight

@@ -127,7 +127,7 @@ def read_tail(read: ReadRange, size: int) -> FileTail:
     if tail_size > len(end):
         end = read(size - tail_size, tail_size)
     footer = parse_message(Footer, codec.decompress(end[len(end) - tail_size : len(end) - script_length - 1]))
-    _check(footer, metadata_start)
+    _check_footer(footer, metadata_start)
     if tuple(script.version) != _VERSION:
         version = ".".join(map(str, script.version or (0, 11)))
         raise UnsafeInputError(f"it is of version {version}; read it with reader='spark'")
@@ -145,7 +145,7 @@ def _codec(script: PostScript) -> Codec:
     return Codec(CompressionKind(number), size)
 
 
-def _check(footer: Footer, limit: int) -> None:
+def _check_footer(footer: Footer, limit: int) -> None:
     """Raise ValueError for an inconsistent footer, and UnsafeInputError for an encrypted file."""
     if footer.HasField("encryption"):
         raise UnsafeInputError("it is encrypted; read it with reader='spark'")

@@ -150,7 +150,7 @@ class LazyStripeReader:
         self._reader = reader
         self._metrics = metrics
         if columns.has_times:
-            columns.options.zone.check(bytes(stripe.footer.writer_timezone))
+            columns.options.zone.check_writer(bytes(stripe.footer.writer_timezone))
 
     def batches(self, prune: Prune) -> Iterator[pa.RecordBatch]:
         """Yield the matching rows, in the stripe's order, with all requested columns."""

@@ -39,7 +39,7 @@ class Zone:
         """Whether the zone is UTC under any of its names."""
         return self.name in UTC_ZONES
 
-    def check(self, writer_zone: bytes) -> None:
+    def check_writer(self, writer_zone: bytes) -> None:
         """Raise UnsafeInputError if a stripe was written in another zone.
 
         As in Spark, a stripe without a zone counts as written in the reader's zone.

@@ -183,10 +183,10 @@ class _Matcher:
             leaf = leaves.get(path)
             if leaf is None or leaf.column.max_repetition_level != depth:
                 raise UnsafeInputError(f"column {path} is not stored as {kind}, or under another name")
-            self._check(leaf, kind)
+            self._check_type(leaf, kind)
             yield leaf.index
 
-    def _check(self, leaf: _Leaf, kind: pa.DataType) -> None:
+    def _check_type(self, leaf: _Leaf, kind: pa.DataType) -> None:
         column = leaf.column
         file_type = _stored_type(column)
         if file_type != kind:

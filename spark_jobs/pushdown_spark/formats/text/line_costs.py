@@ -99,7 +99,7 @@ def check_size(spark: SparkSession, source: Source, files: Sequence[InputFile], 
     sample = sampler.sample(blocks=1)
     costs = TextCosts(spark, source, stored_bytes, sample, query_values=sample.values)
     cheapest = min(costs.workers(0.0, hits=0.0), costs.jvm(0.0, searches=1))
-    costs.check(cheapest, "even if no line matches")
+    costs.check_cost(cheapest, "even if no line matches")
 
 
 class TextCosts:
@@ -169,7 +169,7 @@ class TextCosts:
         """Return the CPU seconds of the pushdown readers and of Spark's."""
         return {**pushdown, "spark": self.spark()}
 
-    def check(self, seconds: float, reason: str) -> None:
+    def check_cost(self, seconds: float, reason: str) -> None:
         """Raise UnsupportedError if a reader that takes these seconds is not cheaper than Spark's, with a margin."""
         spark = self.spark()
         if not is_cheaper(seconds, spark):

@@ -261,7 +261,7 @@ class _CarrierChoice:
         for plan in plans:
             try:
                 if is_auto:
-                    self._costs.check(plan.seconds, plan.reason)
+                    self._costs.check_cost(plan.seconds, plan.reason)
                     return plan.build(ReaderDecision(plan.reason, predicted))
                 return plan.build(ReaderDecision(f"{PUSHDOWN_REQUESTED}; {plan.reason}"))
             except UnsupportedError as problem:

@@ -70,4 +70,4 @@ def test_the_estimate_chooses_the_reader_that_was_faster(spark: SparkSession, ca
     estimated = costs(spark, case)
     expected = nullcontext() if case.ours else pytest.raises(UnsupportedError, match="would cost more than it saves")
     with expected:
-        estimated.check(estimated.workers(case.fraction, hits=case.hits), "a reason")
+        estimated.check_cost(estimated.workers(case.fraction, hits=case.hits), "a reason")
