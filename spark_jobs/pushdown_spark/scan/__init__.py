@@ -1,1 +1,1 @@
-"""The interface of scans, and their tasks, limits, metrics and advice."""
+"""What scans of all formats share: their interface, partition pruning, tasks, unions, counts and advice."""

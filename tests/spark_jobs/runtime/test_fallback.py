@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from spark_rows import sorted_rows
 
 from pushdown_spark.errors import BadPredicateError, BadSpecError
-from pushdown_spark.relations.packing import Task
+from pushdown_spark.scan.packing import Task
 from pushdown_spark.session import PushdownSession
 
 SCHEMA = "id bigint, name string, day date"
@@ -21,7 +21,7 @@ WHERE = "id >= 10 AND id < 12 AND part = 1"
 
 EVERY = (
     "pushdown_spark.scan_planner.with_directories",
-    "pushdown_spark.relations.partition_directories._directory_values",
+    "pushdown_spark.scan.partition_directories._directory_values",
     "pushdown_spark.scan.tasks.constants_by_task",
     "pushdown_spark.scan.tasks.packing",
 )

@@ -16,7 +16,7 @@ from pushdown_spark.formats.orc.file_schema import read_schema
 from pushdown_spark.formats.orc.planner import orc_arrow_schema
 from pushdown_spark.formats.orc.time_zones import UTC_ZONES
 from pushdown_spark.projection.nested_types import has_timestamp
-from pushdown_spark.relations.packing import Task
+from pushdown_spark.scan.packing import Task
 
 _NUMBERS = ("partial_reads", "min_seek_size")
 

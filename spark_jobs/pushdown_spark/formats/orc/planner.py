@@ -23,7 +23,7 @@ from pushdown_spark.expressions.session_settings import (
 )
 from pushdown_spark.formats.bound_predicate import combine_conjuncts, is_exact
 from pushdown_spark.formats.columnar_scan import ColumnarPlan, check_columnar_request, prepare_files
-from pushdown_spark.formats.float_filters import unsupported_as_unsafe_filter
+from pushdown_spark.formats.native.float_filters import unsupported_as_unsafe_filter
 from pushdown_spark.formats.orc.column_mapping import KEEPS_PADDING
 from pushdown_spark.formats.orc.cost import OrcReader, estimate
 from pushdown_spark.formats.orc.file_reader import OrcQuery, OrcScanTask

@@ -41,12 +41,12 @@ from pushdown_spark.formats.text.text_options import (
 )
 from pushdown_spark.formats.worker_scan import WorkerScan
 from pushdown_spark.projection.nested_types import count_leaves
-from pushdown_spark.relations.packing import Task
-from pushdown_spark.relations.partition_directories import listed_files
 from pushdown_spark.relations.request import ScanRequest
 from pushdown_spark.relations.stores.hadoop_storage import HadoopStorage
 from pushdown_spark.relations.stores.listing import InputFile
 from pushdown_spark.relations.stores.storage import storage_for
+from pushdown_spark.scan.packing import Task
+from pushdown_spark.scan.partition_directories import listed_files
 from pushdown_spark.scan.plan import PUSHDOWN_REQUESTED, ReaderDecision, ScanPlan
 
 CARRIERS = frozenset({"workers", "jvm"})

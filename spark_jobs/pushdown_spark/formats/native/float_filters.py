@@ -2,7 +2,7 @@
 
 Spark compares 0.0 and -0.0 as equal, and NaN as the largest number. The statistics of files distinguish the zeros, and
 those of Arrow and other writers of Parquet omit NaN. If the planner leaves such a scan to Spark, it turns the filter
-pushdown of Spark's reader off. `native/unknown_filters.py` hides columns from filters that the planner does not know.
+pushdown of Spark's reader off. `unknown_filters.py` hides columns from filters that the planner does not know.
 """
 
 from __future__ import annotations
