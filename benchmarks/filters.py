@@ -106,7 +106,7 @@ def _or_of_ands(size: int) -> ArrowFilter:
 def _compile_filter(where: str) -> ArrowFilter:
     tree = parse_predicate(where)
     assert tree is not None
-    bound = bind(tree, Scope(_SCHEMA, plain_strings=True))
+    bound = bind(tree, Scope(_SCHEMA, has_plain_strings=True))
     assert bound.artifact is not None, bound.reason
     return ArrowFilter(bound.artifact)
 

@@ -26,7 +26,7 @@ from pushdown_spark.relations.stores.storage import LOCAL
 
 def rows_of(query: AvroQuery, directory: Path, split: int, counts: list[AvroMetrics]) -> Counter[Row]:
     """Return the rows of all tasks, which run in this process."""
-    files = container_files(data_files(directory, "avro"), any_extension=True)
+    files = container_files(data_files(directory, "avro"), allows_any_extension=True)
     for file in files:
         try:
             Decoder(read_header(file.path, LOCAL).schema, query)
@@ -54,7 +54,7 @@ class AvroComparison(ReaderComparison[AvroMetrics]):
     def draw_query(
         self, rng: random.Random, schema: t.StructType, fields: list[t.StructField], kept: ArrowFilter
     ) -> AvroQuery:
-        return AvroQuery(arrow_schema(fields), kept, block_search=rng.random() < 0.8)
+        return AvroQuery(arrow_schema(fields), kept, searches_blocks=rng.random() < 0.8)
 
     def session_options(self, rng: random.Random, case: ColumnarCase, reader: str) -> dict[str, Any]:
         return {}

@@ -209,7 +209,7 @@ class ReaderComparison(ABC, Generic[Metrics]):
         case.constants.prepare([predicate for predicate in parsed.values() if predicate is not None], case.schema)
         for text, predicate in parsed.items():
             assert predicate is not None, text
-            bound = bind(predicate, Scope(case.schema, fold=case.constants, plain_strings="\\" not in text))
+            bound = bind(predicate, Scope(case.schema, fold=case.constants, has_plain_strings="\\" not in text))
             if bound.artifact is None:
                 self.tally["left to Spark"] += 1
             else:

@@ -30,7 +30,9 @@ class ConstantCache:
 
     def prepare(self, predicates: Iterable[exp.Expr], schema: StructType) -> None:
         """Evaluate the constants of predicates in one query."""
-        self.prepare_for(lambda fold: [bind(each, Scope(schema, plain_strings=True, fold=fold)) for each in predicates])
+        self.prepare_for(
+            lambda fold: [bind(each, Scope(schema, has_plain_strings=True, fold=fold)) for each in predicates]
+        )
 
     def prepare_for(self, asking: Callable[[Fold], object]) -> None:
         """Evaluate the constants that an action requests in one query."""

@@ -122,7 +122,7 @@ class TextCase:
             self.source_format,
             lowered,
             self.read_schema,
-            legacy_dates=legacy,
+            has_legacy_dates=legacy,
             today=today,
             offsets=zone_offsets(spark, zone),
         )
@@ -237,7 +237,7 @@ def byte_patterns(case: TextCase, text: str, fold: Fold | None = None) -> list[B
     tree = parse_predicate(text)
     if tree is None:
         return []
-    bound = bind(tree, Scope(case.read_schema, plain_strings="\\" not in text, fold=fold))
+    bound = bind(tree, Scope(case.read_schema, has_plain_strings="\\" not in text, fold=fold))
     if bound.artifact is None:
         return []
     facts = facts_of(bound.artifact)
@@ -255,7 +255,7 @@ def matches(pattern: BytePattern, line: bytes, terminator: bytes) -> bool:
     window.data[: window.length] = line + terminator
     if b"\x00" in line:
         return bool(Searcher(pattern).hits(window.data, window.length))
-    finder = LineMatcher(Searcher(pattern), None, LineSyntax(carriage_returns=False))
+    finder = LineMatcher(Searcher(pattern), None, LineSyntax(ends_at_returns=False))
     return bool(finder.lines(window, "line", at_start=False))
 
 
@@ -267,6 +267,6 @@ def candidates(case: TextCase, pattern: BytePattern, path: Path, split_size: int
     for start in range(0, size, split_size):
         split = Split(str(path), start, min(start + split_size, size), Compression.NONE)
         finder = LineMatcher(searcher, None, syntax)
-        for window in LineReader(split, carriage_returns=syntax.carriage_returns).windows():
+        for window in LineReader(split, ends_at_returns=syntax.ends_at_returns).windows():
             found.update(finder.lines(window, split.path, at_start=start == 0))
     return found

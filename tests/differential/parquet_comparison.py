@@ -40,7 +40,9 @@ class ParquetComparison(ReaderComparison[ParquetMetrics]):
     def draw_query(
         self, rng: random.Random, schema: t.StructType, fields: list[t.StructField], kept: ArrowFilter
     ) -> ParquetQuery:
-        return ParquetQuery(arrow_schema(fields), kept, corrected_dates=True, corrected_int96=True, name_rule=ANY_CASE)
+        return ParquetQuery(
+            arrow_schema(fields), kept, has_corrected_dates=True, has_corrected_int96=True, name_rule=ANY_CASE
+        )
 
     def outcomes(self) -> dict[str, int]:
         outcomes = (ParquetOutcome.TOTAL, ParquetOutcome.BY_STATISTICS, ParquetOutcome.READ)

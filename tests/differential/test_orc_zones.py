@@ -171,7 +171,7 @@ def check(rng: random.Random, spark: SparkSession, name: str, directory: Path) -
     filters = 0
     for text, predicate in parsed.items():
         assert predicate is not None
-        bound = bind(predicate, Scope(schema, plain_strings=True, fold=constants))
+        bound = bind(predicate, Scope(schema, has_plain_strings=True, fold=constants))
         if bound.artifact is None:
             continue
         compiled = ArrowFilter(bound.artifact)

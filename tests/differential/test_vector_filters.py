@@ -83,7 +83,7 @@ class FilterCase:
             self._tally["predicates"] += 1
             predicate = parsed[text]
             assert predicate is not None, text
-            bound = bind(predicate, Scope(self._schema, fold=constants, plain_strings="\\" not in text))
+            bound = bind(predicate, Scope(self._schema, fold=constants, has_plain_strings="\\" not in text))
             if bound.artifact is None:
                 assert bound.reason is not None
                 self._tally[bound.reason] += 1

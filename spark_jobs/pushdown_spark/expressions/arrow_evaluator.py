@@ -132,13 +132,13 @@ _Test = Callable[[pa.Array], pa.BooleanArray]
 def _prepare(node: Node) -> _Evaluate:
     match node:
         case BooleanConstant(value=value):
-            return lambda batch, lenient: pa.repeat(pa.scalar(value, pa.bool_()), len(batch))
+            return lambda batch, is_lenient: pa.repeat(pa.scalar(value, pa.bool_()), len(batch))
         case Comparison(column=column) | InList(column=column) | StringMatch(column=column) | LikeMatch(column=column):
             return partial(_test_column, column, _prepare_test(node))
         case IsNull(column=column):
-            return lambda batch, lenient: _without_dictionary(batch.array(column.path)).is_null()
+            return lambda batch, is_lenient: _without_dictionary(batch.array(column.path)).is_null()
         case ColumnComparison():
-            return lambda batch, lenient: _compare_columns(node, batch)
+            return lambda batch, is_lenient: _compare_columns(node, batch)
         case And(parts=parts):
             return partial(_all_true, [_prepare(part) for part in parts])
         case Or(parts=parts):
@@ -164,20 +164,20 @@ def _prepare_test(node: Comparison | InList | StringMatch | LikeMatch) -> _Test:
             return partial(_like_match, node)
 
 
-def _invert(part: _Evaluate, batch: BatchColumns, lenient: bool) -> pa.BooleanArray:
+def _invert(part: _Evaluate, batch: BatchColumns, is_lenient: bool) -> pa.BooleanArray:
     """Invert a part, which must not exchange null and false."""
     return pc.invert(part(batch, False))
 
 
-def _is_true(part: _Evaluate, batch: BatchColumns, lenient: bool) -> pa.BooleanArray:
+def _is_true(part: _Evaluate, batch: BatchColumns, is_lenient: bool) -> pa.BooleanArray:
     return without_nulls(part(batch, True))
 
 
-def _is_unknown(part: _Evaluate, batch: BatchColumns, lenient: bool) -> pa.BooleanArray:
+def _is_unknown(part: _Evaluate, batch: BatchColumns, is_lenient: bool) -> pa.BooleanArray:
     return part(batch, False).is_null()
 
 
-def _test_column(column: Column, test: _Test, batch: BatchColumns, lenient: bool) -> pa.BooleanArray:
+def _test_column(column: Column, test: _Test, batch: BatchColumns, is_lenient: bool) -> pa.BooleanArray:
     return test(_storage_values(batch, column))
 
 
@@ -272,21 +272,21 @@ def _compare_columns(node: ColumnComparison, batch: BatchColumns) -> pa.BooleanA
     return pc.or_(mask, largest)
 
 
-def _all_true(parts: Sequence[_Evaluate], batch: BatchColumns, lenient: bool) -> pa.BooleanArray:
+def _all_true(parts: Sequence[_Evaluate], batch: BatchColumns, is_lenient: bool) -> pa.BooleanArray:
     """Evaluate part by part. Stop when no row remains."""
-    mask = parts[0](batch, lenient)
+    mask = parts[0](batch, is_lenient)
     for part in parts[1:]:
-        if mask.true_count == 0 and (lenient or mask.null_count == 0):
+        if mask.true_count == 0 and (is_lenient or mask.null_count == 0):
             break
-        mask = pc.and_kleene(mask, part(batch, lenient))
+        mask = pc.and_kleene(mask, part(batch, is_lenient))
     return mask
 
 
-def _any_true(parts: Sequence[_Evaluate], batch: BatchColumns, lenient: bool) -> pa.BooleanArray:
+def _any_true(parts: Sequence[_Evaluate], batch: BatchColumns, is_lenient: bool) -> pa.BooleanArray:
     """Evaluate part by part. Stop when every row passes."""
-    mask = parts[0](batch, lenient)
+    mask = parts[0](batch, is_lenient)
     for part in parts[1:]:
         if mask.true_count == len(mask):
             break
-        mask = pc.or_kleene(mask, part(batch, lenient))
+        mask = pc.or_kleene(mask, part(batch, is_lenient))
     return mask

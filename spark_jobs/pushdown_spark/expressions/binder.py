@@ -130,7 +130,7 @@ class _Binder:
                 return BooleanConstant(bool(node.this) if isinstance(node, exp.Boolean) else None)
             case exp.Column() | exp.Dot() | exp.Coalesce() | exp.Bracket():
                 return self._boolean(node)
-            case exp.ArrayContains() | exp.Exists() if self._scope.for_text:
+            case exp.ArrayContains() | exp.Exists() if self._scope.is_for_text:
                 return self._any_element(node)
             case exp.In():
                 return self._in_list(node)
@@ -182,15 +182,15 @@ class _Binder:
         left, right = node.left.unnest(), node.right.unnest()
         if column_path(left) is None and (column_path(right) is not None or left.find(exp.Column) is None):
             left, right, op = right, left, FLIPPED[op]
-        null_safe = isinstance(node, exp.NullSafeEQ | exp.NullSafeNEQ)
+        is_null_safe = isinstance(node, exp.NullSafeEQ | exp.NullSafeNEQ)
         if column_path(right) is not None:
-            test = _compare_columns(op, self._column(left), self._column(right), null_safe)
-        elif null_safe and isinstance(right, exp.Null):
+            test = _compare_columns(op, self._column(left), self._column(right), is_null_safe)
+        elif is_null_safe and isinstance(right, exp.Null):
             test = IsNull(self._column(left))
         else:
             operand = self._operand(left)
             test = operand.resolve(self._compare_constant(operand.column, op, right))
-            test = IsTrue(test) if null_safe else test
+            test = IsTrue(test) if is_null_safe else test
         return negation(test) if isinstance(node, exp.NEQ | exp.NullSafeNEQ) else test
 
     def _compare_constant(self, column: Column, op: Op, other: exp.Expr) -> Node:
@@ -254,7 +254,7 @@ class _Binder:
 
     def _operand(self, node: exp.Expr) -> Operand:
         node = node.unnest()
-        if self._scope.for_text and elements.is_element(node):
+        if self._scope.is_for_text and elements.is_element(node):
             return elements.element_operand(node, self._scope)
         return operand_of(node, self._scope)
 
@@ -292,7 +292,7 @@ def _escape_character(node: exp.Expr) -> str:
     return node.name
 
 
-def _compare_columns(op: Op, left: Column, right: Column, null_safe: bool) -> Node:
+def _compare_columns(op: Op, left: Column, right: Column, is_null_safe: bool) -> Node:
     """Compare two columns of the same type, so that Spark casts neither."""
     are_integers = left.type is LogicalType.INTEGER and right.type is LogicalType.INTEGER
     if (
@@ -304,6 +304,6 @@ def _compare_columns(op: Op, left: Column, right: Column, null_safe: bool) -> No
     if op in (Op.GT, Op.GE):
         left, right, op = right, left, FLIPPED[op]
     comparison = ColumnComparison(op, left, right)
-    if not null_safe:
+    if not is_null_safe:
         return comparison
     return Or((And((IsNull(left), IsNull(right))), IsTrue(comparison)))

@@ -126,13 +126,13 @@ class LikeMatch(Node):
 class CaselessMatch(Node):
     """A string column that contains some ASCII strings in any case, or a character that is not ASCII.
 
-    With `prefix`, it starts with the first string. The test is null where the column is. It is only for facts about
+    With `is_prefix`, it starts with the first string. The test is null where the column is. It is only for facts about
     the text of a row.
     """
 
     column: Column
     literals: tuple[str, ...]
-    prefix: bool
+    is_prefix: bool
 
 
 @dataclass(frozen=True)

@@ -55,9 +55,9 @@ def operand_of(node: exp.Expr, scope: Scope) -> Operand:
             return _prefix(argument, node.args.get("length"), scope)
         case exp.Coalesce(this=argument, expressions=[default]):
             return _with_default(argument, default, scope)
-        case exp.Lower(this=argument) | exp.Upper(this=argument) if scope.for_text:
+        case exp.Lower(this=argument) | exp.Upper(this=argument) if scope.is_for_text:
             return _in_one_case(argument, scope)
-        case exp.Trim() if scope.for_text:
+        case exp.Trim() if scope.is_for_text:
             return _without_blanks(node, scope)
     raise UnsupportedError(f"{short_sql(node)} cannot be pushed down")
 

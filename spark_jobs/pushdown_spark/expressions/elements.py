@@ -110,7 +110,7 @@ def condition_of_elements(node: exp.Exists, name_rule: NameRule) -> exp.Expr:
 def _element_at(node: exp.Expr, scope: Scope) -> _Element:
     """Return the part of a row that an expression refers to. Raises UnsupportedError for other expressions."""
     match node:
-        case exp.Bracket(this=outer, expressions=[exp.Literal() as key]) if key.is_string and scope.plain_strings:
+        case exp.Bracket(this=outer, expressions=[exp.Literal() as key]) if key.is_string and scope.has_plain_strings:
             parent = _element_at(outer.unnest(), scope)
             if isinstance(parent.type, t.MapType) and parent.type.keyType == t.StringType() and not parent.is_many:
                 return _Element((*parent.path, key.name), parent.type.valueType)

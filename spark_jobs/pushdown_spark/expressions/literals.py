@@ -64,7 +64,7 @@ class LiteralReader:
             if (
                 constant.type is LogicalType.STRING
                 and column_type is LogicalType.STRING
-                and not self._scope.plain_strings
+                and not self._scope.has_plain_strings
             ):
                 raise UnsupportedError("the session collation is not UTF8_BINARY, or a literal has a backslash")
         return constants

@@ -2,7 +2,7 @@
 
 The binder binds a comparison as if the function were a column with the function's type. `resolve` of the operand then
 replaces the tests of this column with tests of the argument. They have the same value for each row. In a scope
-`for_text`, they may be true for more rows.
+`is_for_text`, they may be true for more rows.
 """
 
 from __future__ import annotations

@@ -46,18 +46,19 @@ _STORAGE = {
 class Scope:
     """The meaning of names and literals in a predicate.
 
-    `plain_strings` is False where strings are not compared by their bytes (collations), or where the text of a literal
-    may differ from its value (backslashes). Without `fold`, constants that only Spark can evaluate are unsupported.
-    `for_text` binds a predicate to find facts about the text of a row, and not to evaluate it. The bound tree may then
-    be true for more rows than the predicate, and its columns may be values of maps and elements of arrays.
+    `has_plain_strings` is False where strings are not compared by their bytes (collations), or where the text of a
+    literal may differ from its value (backslashes). Without `fold`, constants that only Spark can evaluate are
+    unsupported. `is_for_text` binds a predicate to find facts about the text of a row, and not to evaluate it. The
+    bound tree may then be true for more rows than the predicate, and its columns may be values of maps and elements of
+    arrays.
     """
 
     schema: t.StructType
     _: KW_ONLY
-    plain_strings: bool
+    has_plain_strings: bool
     name_rule: NameRule = ANY_CASE
     fold: Fold | None = None
-    for_text: bool = False
+    is_for_text: bool = False
 
     def column(self, path: Path) -> Column:
         """Resolve a column or struct member. Raises UnsupportedError where it is missing, ambiguous or has a default.

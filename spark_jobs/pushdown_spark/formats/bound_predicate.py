@@ -23,7 +23,7 @@ def scope_of(spark: SparkSession, request: ScanRequest) -> Scope:
     return Scope(
         request.schema,
         name_rule=session_name_rule(spark),
-        plain_strings=not has_backslashes and collation == "UTF8_BINARY",
+        has_plain_strings=not has_backslashes and collation == "UTF8_BINARY",
         fold=request.fold,
     )
 

@@ -124,7 +124,7 @@ def exact_filter(where: str, schema: t.StructType, *, name_rule: NameRule) -> Ar
     predicate = parse_option_where(where)
     reason: str | None = "it does not parse"
     if predicate is not None:
-        pushdown = bind(predicate, Scope(schema, plain_strings=True, name_rule=name_rule))
+        pushdown = bind(predicate, Scope(schema, has_plain_strings=True, name_rule=name_rule))
         if pushdown.artifact is not None and pushdown.is_exact:
             return ArrowFilter(pushdown.artifact)
         reason = pushdown.reason

@@ -72,7 +72,7 @@ class PathCompiler:
 
     def compile(self) -> PathExpression:
         """Return the expression of the whole path."""
-        field = self._field(self._context.schema, self._path.head, top=True)
+        field = self._field(self._context.schema, self._path.head, is_top_level=True)
         start = PathExpression(quote_name(field.name), field.dataType, (Member(field.name),))
         return self._apply(start, self._path.steps[1:])
 
@@ -166,10 +166,10 @@ class PathCompiler:
         if duplicates:
             raise BadSpecError(f"columns: {str(self._path)!r} has two members named {duplicates[0]!r}; use AS")
 
-    def _field(self, struct: StructType, name: str, *, top: bool = False) -> StructField:
-        field = (self._context.columns if top else self._context.members(struct)).find(name)
+    def _field(self, struct: StructType, name: str, *, is_top_level: bool = False) -> StructField:
+        field = (self._context.columns if is_top_level else self._context.members(struct)).find(name)
         if field is None:
-            where = "columns" if top and len(self._path.steps) == 1 else f"columns {str(self._path)!r}"
+            where = "columns" if is_top_level and len(self._path.steps) == 1 else f"columns {str(self._path)!r}"
             raise unknown_column(name, where, struct, self._context.implicit_catalog.names)
         return field
 

@@ -40,7 +40,7 @@ SCHEMA = pa.schema(
 def queries() -> dict[str, ParquetQuery]:
     """Return a scan of all rows, and one with a filter."""
     return {
-        name: ParquetQuery(SCHEMA, chosen, corrected_dates=True, corrected_int96=True, name_rule=ANY_CASE)
+        name: ParquetQuery(SCHEMA, chosen, has_corrected_dates=True, has_corrected_int96=True, name_rule=ANY_CASE)
         for name, chosen in (("all", None), ("filter", FILTER))
     }
 

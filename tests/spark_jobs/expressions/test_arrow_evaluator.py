@@ -50,10 +50,10 @@ SCHEMA = t.StructType(
 )
 
 
-def _bind(where: str, *, plain_strings: bool = True) -> Pushdown[Node]:
+def _bind(where: str, *, has_plain_strings: bool = True) -> Pushdown[Node]:
     tree = parse_predicate(where)
     assert tree is not None
-    return bind(tree, Scope(SCHEMA, plain_strings=plain_strings))
+    return bind(tree, Scope(SCHEMA, has_plain_strings=has_plain_strings))
 
 
 def _filter(where: str) -> ArrowFilter:
@@ -134,7 +134,7 @@ def test_float_columns_are_compared_with_nan_as_the_largest() -> None:
     for where, results in expected.items():
         tree = parse_predicate(where)
         assert tree is not None
-        bound = bind(tree, Scope(schema, plain_strings=True))
+        bound = bind(tree, Scope(schema, has_plain_strings=True))
         assert bound.artifact is not None
         assert ArrowFilter(bound.artifact).mask(batch).to_pylist() == results, where
 
@@ -264,7 +264,7 @@ def test_spark_reads_times_in_the_session_time_zone(spark: SparkSession) -> None
     before = spark.conf.get("spark.sql.session.timeZone")
     try:
         spark.conf.set("spark.sql.session.timeZone", "America/New_York")
-        bound = bind(tree, Scope(SCHEMA, plain_strings=True, fold=fold))
+        bound = bind(tree, Scope(SCHEMA, has_plain_strings=True, fold=fold))
     finally:
         spark.conf.set("spark.sql.session.timeZone", str(before))
     assert isinstance(bound.artifact, Comparison)
@@ -281,7 +281,7 @@ def test_many_constants_need_one_query() -> None:
 
     tree = parse_predicate("ts > '2020-01-01' AND ts < '2021-01-01' AND ts <> '2020-06-01'")
     assert tree is not None
-    bind(tree, Scope(SCHEMA, plain_strings=True, fold=fold))
+    bind(tree, Scope(SCHEMA, has_plain_strings=True, fold=fold))
     assert evaluated[0].startswith("struct(")
     assert all(day in evaluated[0] for day in ("2020-01-01", "2021-01-01", "2020-06-01"))
 
@@ -318,8 +318,8 @@ def test_unsupported_predicates_have_a_reason(where: str, reason: str) -> None:
 
 
 def test_strings_are_unsupported_where_parsers_may_differ() -> None:
-    assert _bind("s = 'a'", plain_strings=False).artifact is None
-    assert _bind("i = 1", plain_strings=False).artifact is not None
+    assert _bind("s = 'a'", has_plain_strings=False).artifact is None
+    assert _bind("i = 1", has_plain_strings=False).artifact is not None
 
 
 def test_unsupported_part_is_left_out_only_where_that_keeps_more_rows() -> None:
@@ -432,7 +432,7 @@ def test_long_list_is_one_lookup() -> None:
 
 def test_literals_of_a_built_tree_are_not_unescaped() -> None:
     tree = exp.Like(this=exp.column("s"), expression=exp.Literal.string("a\\%%"))
-    compiled = bind(tree, Scope(SCHEMA, plain_strings=True))
+    compiled = bind(tree, Scope(SCHEMA, has_plain_strings=True))
     assert compiled.artifact is not None
     batch = pa.RecordBatch.from_arrays([pa.array(["a%b", "ab"])], ["s"])
     assert ArrowFilter(compiled.artifact).mask(batch).to_pylist() == [True, False]

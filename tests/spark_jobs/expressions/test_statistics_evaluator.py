@@ -34,7 +34,7 @@ SCHEMA = t.StructType(
 def _root(where: str) -> Node:
     tree = parse_predicate(where)
     assert tree is not None
-    bound = bind(tree, Scope(SCHEMA, plain_strings=True))
+    bound = bind(tree, Scope(SCHEMA, has_plain_strings=True))
     assert bound.artifact is not None, bound.reason
     return bound.artifact
 
@@ -130,7 +130,7 @@ def test_nan_may_exceed_any_bound() -> None:
     ):
         tree = parse_predicate(where)
         assert tree is not None
-        bound = bind(tree, Scope(SCHEMA, plain_strings=True, fold=_fold_nan))
+        bound = bind(tree, Scope(SCHEMA, has_plain_strings=True, fold=_fold_nan))
         assert bound.artifact is not None, bound.reason
         assert can_match(bound.artifact, bounds), where
     for where in ("x < 1", "x = 5", "x IN (0, 3)", "NOT (x >= 1)", "NOT (x > 0.5)", "x <=> 0"):

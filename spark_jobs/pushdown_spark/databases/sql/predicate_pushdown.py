@@ -130,7 +130,7 @@ class _ConjunctWriter:
 
     def __init__(self, table: RemoteTable, rules: SparkRules) -> None:
         self._table = table
-        self._scope = Scope(table.spark_schema, plain_strings=True, name_rule=rules.name_rule, fold=rules.fold)
+        self._scope = Scope(table.spark_schema, has_plain_strings=True, name_rule=rules.name_rule, fold=rules.fold)
         self.reasons: list[str] = []
 
     def rows(self, node: exp.Expr, polarity: Polarity) -> exp.Expr:

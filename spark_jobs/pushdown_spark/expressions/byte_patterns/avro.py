@@ -186,7 +186,7 @@ class _PatternWriter:
             return []
         patterns = []
         for number, text in enumerate(fact.substrings):
-            is_start = fact.prefix and number == 0
+            is_start = fact.is_prefix and number == 0
             if data := encoded_string(text):
                 label = f"{'.'.join(fact.column.path)} {'starts with' if is_start else 'contains'} {text!r}"
                 column = EncodedColumn(encoded_column.encoding, _LENGTH_END if is_start else "")
@@ -210,7 +210,7 @@ def _file_value(column: Column, fact_value: Scalar) -> Value:
 
 
 def _matches(symbol: str, fact: HasSubstrings) -> bool:
-    starts = not fact.prefix or symbol.startswith(fact.substrings[0])
+    starts = not fact.is_prefix or symbol.startswith(fact.substrings[0])
     return starts and all(text in symbol for text in fact.substrings)
 
 

@@ -70,7 +70,7 @@ class CsvSyntax:
     """The options that decide how a field is written.
 
     `sep` has one or more characters, `quote` and `escape` have one. `empty_value` is the value of an empty quoted
-    field. `trims` is True where Spark strips spaces around a field. `plain_numbers` is False where a format option
+    field. `trims` is True where Spark strips spaces around a field. `has_plain_numbers` is False where a format option
     declares a spelling of NaN or infinity. Timestamps near `today` have no pattern, because Spark reads a time without
     a date as a time of today.
     """
@@ -80,7 +80,7 @@ class CsvSyntax:
     escape: str
     empty_value: str
     trims: bool
-    plain_numbers: bool
+    has_plain_numbers: bool
     today: date
     calendar: CalendarSyntax
 
@@ -113,13 +113,13 @@ def csv_patterns(
         if len(syntax.sep) == 1:
             quoting = (syntax.quote + syntax.escape).encode()
             pattern = replace(pattern, fields=Fields(syntax.sep.encode(), quoting, frozenset({position})))
-        usual_patterns = _usual_integers(fact, syntax, first=position == 0, many=many)
+        usual_patterns = _usual_integers(fact, syntax, is_first=position == 0, many=many)
         return replace(pattern, always=usual_patterns, general=pattern) if usual_patterns else pattern
 
     return patterns(facts, of_fact)
 
 
-def _usual_integers(fact: Fact, syntax: CsvSyntax, *, first: bool, many: int) -> tuple[str, ...]:
+def _usual_integers(fact: Fact, syntax: CsvSyntax, *, is_first: bool, many: int) -> tuple[str, ...]:
     """Return expressions for a list of integers in their usual spelling: plain digits in fields without quotes.
 
     Any number in quotes, with a plus sign or with leading zeros also matches. Hyperscan finds and compiles many
@@ -131,11 +131,11 @@ def _usual_integers(fact: Fact, syntax: CsvSyntax, *, first: bool, many: int) ->
     strings = dict.fromkeys(text for text in (*positive, *("-" + n for n in negative)) if text.lstrip("-").isdigit())
     if len(strings) < many:
         return ()
-    before = ["^", "\\r"] if first else [literal(syntax.sep[-1])]
+    before = ["^", "\\r"] if is_first else [literal(syntax.sep[-1])]
     after = [literal(syntax.sep[0]), "\\n", "\\r"]
     usual_patterns = [start + text + end for text in strings for start in before for end in after]
     signs = ("-?0[0-9]", "\\+[0-9]", f"{literal(syntax.quote)}[0-9+\\-]")
-    return (*usual_patterns, *(start + sign for start in before for sign in signs), *([_BOM] if first else []))
+    return (*usual_patterns, *(start + sign for start in before for sign in signs), *([_BOM] if is_first else []))
 
 
 def _fact(fact: Fact, syntax: CsvSyntax) -> BytePattern | None:
@@ -202,7 +202,7 @@ def _fractions(fact: EqualsAny | InRange, syntax: CsvSyntax) -> BytePattern | No
     """Match plain decimals by their integer part, and all numbers with an exponent, in hexadecimal or with commas."""
     integer_parts = fraction_spellings(fact)
     is_open = isinstance(fact, InRange) and (fact.low is None or fact.high is None)
-    if integer_parts is None or "." in syntax.sep or (is_open and not syntax.plain_numbers):
+    if integer_parts is None or "." in syntax.sep or (is_open and not syntax.has_plain_numbers):
         return None
     unusual = ["[0-9.][eE][+\\-]?[0-9]", "0[xX]", f"{_BEFORE_NUMBER}\\.[0-9]"]
     if fact.column.type is LogicalType.DECIMAL:
@@ -221,7 +221,7 @@ def _dates(fact: EqualsAny | InRange, syntax: CsvSyntax) -> BytePattern | None:
         return None
     periods = calendar_periods(fact)
     years, spans = whole_years(periods)
-    if len(spans) > MAX_PERIODS or (timestamps and _near_today(fact, syntax.today)):
+    if len(spans) > MAX_PERIODS or (timestamps and _is_near_today(fact, syntax.today)):
         return None
     spellings = [fixed_width_regex(first, last, 4) + _NOT_DIGIT for first, last in years]
     minutes = _minutes(fact, periods, syntax)
@@ -250,7 +250,7 @@ def _far_years(fact: EqualsAny | InRange, syntax: CsvSyntax) -> list[str]:
     return [f"{syntax.before}-[0-9]{{4}}"] * before + [f"{syntax.before}\\+?[0-9]{{5,7}}(?:-|{syntax.after})"] * after
 
 
-def _near_today(fact: EqualsAny | InRange, today: date) -> bool:
+def _is_near_today(fact: EqualsAny | InRange, today: date) -> bool:
     margin = timedelta(days=4)
     days = [(day_of(low) or date.min, day_of(high) or date.max) for low, high in intervals_of(fact)]
     return any(today + margin >= first and today - margin <= last for first, last in days)

@@ -57,15 +57,15 @@ class InRange:
 
 @dataclass(frozen=True)
 class HasSubstrings:
-    """A string column contains each of these strings; with `prefix`, it starts with the first one.
+    """A string column contains each of these strings; with `is_prefix`, it starts with the first one.
 
-    With `any_case`, the strings are ASCII. The column contains them in any case, or a character that is not ASCII.
+    With `is_any_case`, the strings are ASCII. The column contains them in any case, or a character that is not ASCII.
     """
 
     column: Column
     substrings: tuple[str, ...]
-    prefix: bool
-    any_case: bool = False
+    is_prefix: bool
+    is_any_case: bool = False
 
 
 @dataclass(frozen=True)
@@ -132,8 +132,8 @@ def _string_fact(node: StringMatch | LikeMatch | CaselessMatch) -> Fact:
             return HasSubstrings(column, (text,), test is StringTest.PREFIX)
         case LikeMatch(column=column, literals=literals, hint=hint) if literals:
             return HasSubstrings(column, literals, hint is not None and hint.test is StringTest.PREFIX)
-        case CaselessMatch(column=column, literals=literals, prefix=prefix):
-            return HasSubstrings(column, literals, prefix, any_case=True)
+        case CaselessMatch(column=column, literals=literals, is_prefix=is_prefix):
+            return HasSubstrings(column, literals, is_prefix, is_any_case=True)
     return NotNull(node.column)
 
 

@@ -149,7 +149,7 @@ def _string_regex(text: str, length: int) -> str:
 
 def _substrings(fact: HasSubstrings) -> _Values | None:
     first = fact.substrings[0]
-    if fact.prefix and not any(c in _UNSAFE for c in first):
+    if fact.is_prefix and not any(c in _UNSAFE for c in first):
         first = first[: searched_length(1)]
         return _Values([f"{_QUOTE}?{spelling(first, fact)}"], f"{first}%", first)
     return _safe_part(fact.substrings)

@@ -21,7 +21,7 @@ class StringFilter:
     - It contains one of `strings`.
     - It contains a backslash and matches one of the expressions `on_backslash`.
     - It is not ASCII and matches one of the expressions `on_non_ascii`.
-    - It is not valid UTF-8, if `invalid_utf8` is set.
+    - It is not valid UTF-8, if `finds_invalid_utf8` is set.
 
     The expressions are over bytes, as in `BytePattern`. `pattern` is the pattern that the filter stands for.
     """
@@ -29,7 +29,7 @@ class StringFilter:
     strings: tuple[str, ...]
     on_backslash: tuple[str, ...]
     on_non_ascii: tuple[str, ...]
-    invalid_utf8: bool
+    finds_invalid_utf8: bool
     pattern: BytePattern
 
     @classmethod
@@ -44,13 +44,13 @@ class StringFilter:
             return None
         # The expressions of overlong forms match only lines that are not valid UTF-8.
         on_non_ascii = tuple(expression for expression in pattern.on_non_ascii if expression not in OVERLONG)
-        invalid_utf8 = len(on_non_ascii) < len(pattern.on_non_ascii)
-        return cls(strings, pattern.on_backslash, on_non_ascii, invalid_utf8, pattern)
+        finds_invalid_utf8 = len(on_non_ascii) < len(pattern.on_non_ascii)
+        return cls(strings, pattern.on_backslash, on_non_ascii, finds_invalid_utf8, pattern)
 
     @property
     def searches(self) -> int:
         """The number of searches in each line."""
-        return len(self.strings) + bool(self.on_backslash) + bool(self.on_non_ascii) + self.invalid_utf8
+        return len(self.strings) + bool(self.on_backslash) + bool(self.on_non_ascii) + self.finds_invalid_utf8
 
     def matches(self, line: bytes) -> bool:
         """Return whether a line satisfies one of the conditions."""
@@ -63,7 +63,7 @@ class StringFilter:
     def _matches_non_ascii(self, line: bytes) -> bool:
         if self.on_non_ascii and self._non_ascii.search(line):
             return True
-        return self.invalid_utf8 and not _is_utf8(line)
+        return self.finds_invalid_utf8 and not _is_utf8(line)
 
     @cached_property
     def _byte_strings(self) -> tuple[bytes, ...]:

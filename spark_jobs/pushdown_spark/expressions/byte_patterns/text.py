@@ -111,7 +111,7 @@ def literal(text: str) -> str:
 
 def is_in_any_case(fact: Fact) -> bool:
     """Return whether a fact is about strings in any case of their letters."""
-    return isinstance(fact, HasSubstrings) and fact.any_case
+    return isinstance(fact, HasSubstrings) and fact.is_any_case
 
 
 def spelling(text: str, fact: Fact) -> str:

@@ -35,13 +35,13 @@ _Bools = npt.NDArray[np.bool_]
 class ColumnAssembler:
     """Assembles the columns of some records.
 
-    With `corrected_calendar`, dates and timestamps are taken as stored. Without it, old ones are rejected, because
+    With `has_corrected_calendar`, dates and timestamps are taken as stored. Without it, old ones are rejected, because
     Spark may convert them from another calendar.
     """
 
-    def __init__(self, slots: SlotValues, *, corrected_calendar: bool) -> None:
+    def __init__(self, slots: SlotValues, *, has_corrected_calendar: bool) -> None:
         self._slots = slots
-        self._corrected_calendar = corrected_calendar
+        self._has_corrected_calendar = has_corrected_calendar
 
     def column(self, layout: ColumnLayout) -> pa.Array:
         """Return a column of all records.
@@ -119,7 +119,7 @@ class ColumnAssembler:
         return [_numbers(values, layout.type)]
 
     def _check_calendar(self, type_: pa.DataType, values: Numbers) -> None:
-        if self._corrected_calendar or not len(values):
+        if self._has_corrected_calendar or not len(values):
             return
         if pa.types.is_date32(type_) and values.min() < GREGORIAN_DAY:
             raise UnsafeInputError("there are dates before 1582-10-15, which Spark may read in another calendar")

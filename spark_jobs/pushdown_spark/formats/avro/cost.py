@@ -52,9 +52,9 @@ _COSTS = AvroCosts()
 
 @dataclass(frozen=True)
 class AvroDecision(ReaderDecision):
-    """The decision for the pushdown reader. `search` says whether searching blocks before decoding them pays."""
+    """The decision for the pushdown reader. With `searches_blocks`, a search of blocks pays."""
 
-    search: bool = True
+    searches_blocks: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,7 +81,7 @@ class ReaderSeconds:
 
     pushdown: float
     spark: float
-    search: bool
+    searches_blocks: bool
 
 
 def estimate(files: Sequence[InputFile], query: AvroQuery, workers: int, startup: float = 0.0) -> AvroDecision:
@@ -90,20 +90,20 @@ def estimate(files: Sequence[InputFile], query: AvroQuery, workers: int, startup
     Raises UnsupportedError if Spark's reader is cheaper, and PushdownError for a file that cannot be read, or only by
     Spark.
     """
-    largest = _sample(files, query, 1, evaluate=False)
+    largest = _sample(files, query, 1, evaluates_filter=False)
     spark_seconds = reader_seconds(largest, len(query.schema), workers, has_filter=False).spark
     if not is_cheaper(_min_seconds(largest) + startup, spark_seconds):
         records = f"about {largest.records:,.0f} records are too few to make up for starting another reader"
         raise UnsupportedError(f"{records}{startup_note(startup)}")
     blocks = _MAX_SAMPLED_BLOCKS if spark_seconds > _LONG_SCAN else 1
-    sample = _sample(files, query, blocks, evaluate=True)
+    sample = _sample(files, query, blocks, evaluates_filter=True)
     seconds = reader_seconds(sample, len(query.schema), workers, has_filter=query.filter is not None)
     finding = (
         f"about {human_percent(sample.matching_fraction, 1)} of the records match, in "
         f"{human_percent(sample.candidate_fraction, 1)} of the blocks (sample of {sample.blocks} blocks)"
     )
     decision = choose_pushdown(finding, seconds.pushdown, seconds.spark, startup)
-    return AvroDecision(decision.reason, decision.predicted, seconds.search)
+    return AvroDecision(decision.reason, decision.predicted, seconds.searches_blocks)
 
 
 def reader_seconds(sample: AvroSample, columns: int, workers: int, *, has_filter: bool) -> ReaderSeconds:
@@ -112,16 +112,16 @@ def reader_seconds(sample: AvroSample, columns: int, workers: int, *, has_filter
     rows = sample.records * sample.matching_fraction
     decode_seconds = sample.records * c.decode + sample.values * c.decode_value
     search_seconds = sample.size * c.search + sample.candidate_fraction * decode_seconds
-    search = has_filter and search_seconds < decode_seconds
-    decoded_size = sample.size * (sample.candidate_fraction if search else 1.0)
+    searches_blocks = has_filter and search_seconds < decode_seconds
+    decoded_size = sample.size * (sample.candidate_fraction if searches_blocks else 1.0)
     loads = min(max(workers, 1), decoded_size / c.load_bytes)
-    pushdown = _min_seconds(sample) + (search_seconds if search else decode_seconds) + loads * c.load
+    pushdown = _min_seconds(sample) + (search_seconds if searches_blocks else decode_seconds) + loads * c.load
     pushdown += rows * (c.row + columns * c.value)
     spark = c.spark_query + sample.files * c.spark_file
     spark += sample.size * c.spark_byte + sample.deflate_size * c.spark_inflate
     spark += sample.records * c.spark_row + sample.values * c.spark_stored_value
     spark += rows * (c.spark_matching_row + columns * c.spark_value)
-    return ReaderSeconds(pushdown, spark, search)
+    return ReaderSeconds(pushdown, spark, searches_blocks)
 
 
 def _min_seconds(sample: AvroSample) -> float:
@@ -129,15 +129,15 @@ def _min_seconds(sample: AvroSample) -> float:
     return _COSTS.query_start + sample.size * _COSTS.decompress + sample.deflate_size * _COSTS.inflate
 
 
-def _sample(files: Sequence[InputFile], query: AvroQuery, blocks: int, *, evaluate: bool) -> AvroSample:
-    """Sample some blocks of some files, evenly spread. Without `evaluate`, all records count as matching."""
+def _sample(files: Sequence[InputFile], query: AvroQuery, blocks: int, *, evaluates_filter: bool) -> AvroSample:
+    """Sample some blocks of some files, evenly spread. Without `evaluates_filter`, all records count as matching."""
     with_content = files_with_content(files)
     samples: list[BlockSample] = []
     deflate_size = 0
     decoders = DecoderCache(query)
     for file in spread(with_content, MAX_SAMPLED_FILES):
         with open_avro(file.path, file.storage, decoders, AvroMetrics()) as source:
-            blocks_of_file = list(source.samples(blocks, evaluate=evaluate))
+            blocks_of_file = list(source.samples(blocks, evaluates_filter=evaluates_filter))
             samples += blocks_of_file
             if source.header.codec is AvroCodec.DEFLATE:
                 deflate_size += sum(block.size for block in blocks_of_file)

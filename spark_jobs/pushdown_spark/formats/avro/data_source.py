@@ -43,7 +43,7 @@ class PushdownAvroSource(ColumnarSource):
 
     def files(self) -> tuple[InputFile, ...]:
         """Return the files to read."""
-        return container_files(super().files(), any_extension=True)
+        return container_files(super().files(), allows_any_extension=True)
 
     def scan_task(self, schema: t.StructType, tasks: tuple[Task, ...], row_filter: ArrowFilter | None) -> AvroScanTask:
         """Return a function that reads the columns of a schema."""

@@ -39,16 +39,16 @@ class AvroQuery:
     """The columns and the filter of a scan, for the files of any writer.
 
     `schema` has the requested columns, with Spark's names and the Arrow types that Spark expects. `filter` is the
-    filter that all rows must pass, or None for all rows. `corrected_calendar` says whether dates before 1582 and
+    filter that all rows must pass, or None for all rows. `has_corrected_calendar` says whether dates before 1582 and
     timestamps before 1900 are taken as stored in files that do not name their writer. If not, they are rejected,
-    because Spark may convert them. Without `block_search`, blocks are decoded without searching them for patterns.
+    because Spark may convert them. Without `searches_blocks`, blocks are decoded without searching them for patterns.
     """
 
     schema: pa.Schema
     filter: ArrowFilter | None
     name_rule: NameRule = ANY_CASE
-    corrected_calendar: bool = False
-    block_search: bool = True
+    has_corrected_calendar: bool = False
+    searches_blocks: bool = True
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ class Decoder:
         self._all = Executor(self._compile(fields))
         self._minimum_size = minimum_size(self._writer)
         self._passing_fraction = 0.0
-        self.search = self.block_search(query.filter.root) if query.filter and query.block_search else None
+        self.search = self.block_search(query.filter.root) if query.filter and query.searches_blocks else None
         self.max_records = max(1, _BATCH_VALUES // max(len(self._all.bytecode.is_item_slot), 1))
         """Maximum number of records that are decoded at a time."""
 
@@ -113,7 +113,7 @@ class Decoder:
     def block_search(self, root: Node) -> BlockSearch | None:
         """Return the search for patterns that every block with a passing record contains, or None without patterns."""
         locations = locate(self._writer, self._names)
-        patterns = block_patterns(root, locations, includes_shifted_dates=self._query.corrected_calendar)
+        patterns = block_patterns(root, locations, includes_shifted_dates=self._query.has_corrected_calendar)
         return BlockSearch(patterns) if patterns else None
 
     def check_record_count(self, records: int, size: int) -> None:
@@ -200,7 +200,7 @@ class Decoder:
     def _batch(self, executor: Executor, fields: Sequence[pa.Field], slots: SlotValues) -> pa.RecordBatch:
         if not fields:
             return pa.RecordBatch.from_struct_array(pa.array([{}] * slots.rows, pa.struct([])))
-        assembler = ColumnAssembler(slots, corrected_calendar=self._query.corrected_calendar)
+        assembler = ColumnAssembler(slots, has_corrected_calendar=self._query.has_corrected_calendar)
         columns = [assembler.column(layout) for layout in executor.bytecode.columns]
         return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
 

@@ -41,10 +41,12 @@ class DecoderCache:
 
     def decoder(self, header: AvroHeader) -> Decoder:
         """Return the decoder for a file with this header. Raises the errors of Decoder."""
-        corrected_calendar = DATETIMES.are_as_stored(header.metadata, by_option=self.query.corrected_calendar)
-        key = header.schema, corrected_calendar
+        has_corrected_calendar = DATETIMES.are_as_stored(header.metadata, by_option=self.query.has_corrected_calendar)
+        key = header.schema, has_corrected_calendar
         if key not in self._decoders:
-            self._decoders[key] = Decoder(header.schema, replace(self.query, corrected_calendar=corrected_calendar))
+            self._decoders[key] = Decoder(
+                header.schema, replace(self.query, has_corrected_calendar=has_corrected_calendar)
+            )
         return self._decoders[key]
 
 
@@ -86,8 +88,8 @@ class AvroFile:
             with self._locate_errors(group):
                 yield from self._decoder.batches(group, self._metrics)
 
-    def samples(self, number: int, *, evaluate: bool = True) -> Iterator[BlockSample]:
-        """Sample some blocks, spread over the file. Without `evaluate`, all records of a block count as matching."""
+    def samples(self, number: int, *, evaluates_filter: bool = True) -> Iterator[BlockSample]:
+        """Sample some blocks, spread over the file. Without `evaluates_filter`, all their records count as matching."""
         size = self._source.size
         for part in range(number):
             with self._locate_errors():
@@ -95,7 +97,7 @@ class AvroFile:
                 if block is None:
                     return
                 data = self._decompress(block)
-            if evaluate:
+            if evaluates_filter:
                 yield self._sample(block, data)
             else:
                 yield self._block_sample(block, data, is_match=True, matching_records=block.records)

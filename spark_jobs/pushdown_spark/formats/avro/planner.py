@@ -43,7 +43,7 @@ def plan_avro(spark: SparkSession, request: ScanRequest) -> AvroPlan:
     _check_columns(request)
     settings = avro_settings(spark, request.source.options)
     conjuncts, source_files = prepare_files(spark, request)
-    files = container_files(source_files, any_extension=settings.any_extension)
+    files = container_files(source_files, allows_any_extension=settings.allows_any_extension)
     with_content = files_with_content(files)
     if not with_content:
         raise UnsupportedError("all files are empty")
@@ -51,7 +51,7 @@ def plan_avro(spark: SparkSession, request: ScanRequest) -> AvroPlan:
         arrow_schema(request.read_schema.fields),
         combine_conjuncts(conjuncts),
         name_rule=session_name_rule(spark),
-        corrected_calendar=settings.corrected_calendar,
+        has_corrected_calendar=settings.has_corrected_calendar,
     )
     decoder = _decoder(with_content[0], query)
     reports = tuple(conjunct.report(_describe_pushdown(conjunct, decoder)) for conjunct in conjuncts)
@@ -59,7 +59,9 @@ def plan_avro(spark: SparkSession, request: ScanRequest) -> AvroPlan:
     if request.source.reader is not ReaderChoice.PUSHDOWN:
         workers = spark.sparkContext.defaultParallelism
         decision = estimate(files, query, workers, startup_cost(spark, request.source))
-    return AvroPlan(files, decision, reports, replace(query, block_search=decision.search), is_exact(conjuncts))
+    return AvroPlan(
+        files, decision, reports, replace(query, searches_blocks=decision.searches_blocks), is_exact(conjuncts)
+    )
 
 
 def _check_columns(request: ScanRequest) -> None:
@@ -73,9 +75,9 @@ def _check_columns(request: ScanRequest) -> None:
             )
 
 
-def container_files(files: Sequence[InputFile], *, any_extension: bool) -> tuple[InputFile, ...]:
-    """Return the files as container files. Without `any_extension`, return only files named `*.avro`."""
-    return tuple(ContainerFile.of(file) for file in files if any_extension or file.uri.endswith(".avro"))
+def container_files(files: Sequence[InputFile], *, allows_any_extension: bool) -> tuple[InputFile, ...]:
+    """Return the files as container files. Without `allows_any_extension`, return only files named `*.avro`."""
+    return tuple(ContainerFile.of(file) for file in files if allows_any_extension or file.uri.endswith(".avro"))
 
 
 def _decoder(file: InputFile, query: AvroQuery) -> Decoder:

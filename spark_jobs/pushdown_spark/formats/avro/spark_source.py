@@ -30,12 +30,12 @@ _SPARK_ONLY_SWITCHES = {
 class AvroSettings:
     """Settings that the pushdown reader follows.
 
-    `corrected_calendar` says whether old dates and timestamps are in the proleptic Gregorian calendar if the file does
-    not name its writer. `any_extension` says whether the names of files need not end with `.avro`.
+    `has_corrected_calendar` says whether old dates and timestamps are in the proleptic Gregorian calendar if the file
+    does not name its writer. `allows_any_extension` says whether the names of files need not end with `.avro`.
     """
 
-    corrected_calendar: bool
-    any_extension: bool
+    has_corrected_calendar: bool
+    allows_any_extension: bool
 
 
 def avro_settings(spark: SparkSession, options: Mapping[str, str]) -> AvroSettings:
@@ -53,9 +53,9 @@ def avro_settings(spark: SparkSession, options: Mapping[str, str]) -> AvroSettin
         if is_option_on(options, option):
             raise UnsupportedError(reason)
     if "ignoreextension" in options:
-        any_extension = is_option_on(options, "ignoreextension")
+        allows_any_extension = is_option_on(options, "ignoreextension")
     else:
         only_avro = reader_configuration(spark, options).get(_ONLY_AVRO_EXTENSION)
-        any_extension = str(only_avro).strip().lower() != "true"
-    corrected_calendar = DATETIMES.rebase_mode(spark, "avro", options) == "CORRECTED"
-    return AvroSettings(corrected_calendar, any_extension)
+        allows_any_extension = str(only_avro).strip().lower() != "true"
+    has_corrected_calendar = DATETIMES.rebase_mode(spark, "avro", options) == "CORRECTED"
+    return AvroSettings(has_corrected_calendar, allows_any_extension)

@@ -63,21 +63,21 @@ def match_schema(
     footer: pq.FileMetaData,
     schema: pa.Schema,
     *,
-    corrected_dates: bool,
-    corrected_int96: bool,
+    has_corrected_dates: bool,
+    has_corrected_int96: bool,
     name_rule: NameRule,
 ) -> FileColumns:
     """Match the columns of a schema by name.
 
-    `corrected_dates` and `corrected_int96` say whether Spark reads old dates and timestamps as stored, if the file does
-    not name its writer. Raises UnsafeInputError for a column that only Spark decodes.
+    `has_corrected_dates` and `has_corrected_int96` say whether Spark reads old dates and timestamps as stored, if the
+    file does not name its writer. Raises UnsafeInputError for a column that only Spark decodes.
     """
     leaves_by_field = _leaves_by_field(footer)
     by_key = name_rule.group(leaves_by_field, str)
     metadata = {key.decode("utf-8", "replace"): value for key, value in (footer.metadata or {}).items()}
     matcher = _Matcher(
-        DATETIMES.are_as_stored(metadata, by_option=corrected_dates),
-        INT96.are_as_stored(metadata, by_option=corrected_int96),
+        DATETIMES.are_as_stored(metadata, by_option=has_corrected_dates),
+        INT96.are_as_stored(metadata, by_option=has_corrected_int96),
     )
     first_group = footer.row_group(0) if footer.num_row_groups else None
     names: dict[str, str | None] = {}

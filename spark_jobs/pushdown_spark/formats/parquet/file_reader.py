@@ -42,8 +42,8 @@ class ParquetQuery:
 
     schema: pa.Schema
     filter: ArrowFilter | None
-    corrected_dates: bool
-    corrected_int96: bool
+    has_corrected_dates: bool
+    has_corrected_int96: bool
     name_rule: NameRule
 
     @property
@@ -136,8 +136,8 @@ class OpenParquet:
         return match_schema(
             self.footer,
             schema,
-            corrected_dates=query.corrected_dates,
-            corrected_int96=query.corrected_int96,
+            has_corrected_dates=query.has_corrected_dates,
+            has_corrected_int96=query.has_corrected_int96,
             name_rule=query.name_rule,
         )
 

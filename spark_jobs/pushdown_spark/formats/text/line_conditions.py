@@ -35,7 +35,7 @@ def matches_filter(spark: SparkSession, line: Column, strings: StringFilter) -> 
         conditions.append(text.contains("\\") & _matches(line, strings.on_backslash))
     if strings.on_non_ascii:
         conditions.append(text.is_not_ascii() & _matches(line, strings.on_non_ascii))
-    if strings.invalid_utf8:
+    if strings.finds_invalid_utf8:
         conditions.append(text.may_be_invalid())
     return reduce(or_, conditions)
 

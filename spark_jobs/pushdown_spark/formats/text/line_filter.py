@@ -71,10 +71,10 @@ class LineSyntax:
     arrays, maps, structs or variants, whose lines must parse alike as strings and as bytes.
     """
 
-    carriage_returns: bool = True
+    ends_at_returns: bool = True
     has_header: bool = False
     comment: bytes = b""
-    strict_utf8: bool = False
+    requires_utf8: bool = False
     strips_bom: bool = False
     skips_blank: bool = False
     has_nested_types: bool = False
@@ -114,7 +114,7 @@ class LineFilterTask(ScanTask[LineQuery, TextMetrics]):
     def _search(self, split: Split, candidates: _CandidateSlice, metrics: TextMetrics) -> Iterator[pa.RecordBatch]:
         """Yield the candidate lines of one split in batches."""
         query = self.query
-        reader = LineReader(split, carriage_returns=query.syntax.carriage_returns)
+        reader = LineReader(split, ends_at_returns=query.syntax.ends_at_returns)
         matcher = LineMatcher(query.searcher, query.ambiguous, query.syntax)
         lines: list[bytes] = []
         size = 0
@@ -184,7 +184,7 @@ class LineMatcher:
 
     def _lines_at(self, hits: Sequence[int], data: bytearray, length: int, begin: int) -> list[bytes]:
         """Return the lines around the hits, which are end offsets of matches, from the position `begin` on."""
-        has_returns = bool(hits) and self._syntax.carriage_returns and data.find(b"\r", 0, length) >= 0
+        has_returns = bool(hits) and self._syntax.ends_at_returns and data.find(b"\r", 0, length) >= 0
         fields = self._searcher.pattern.fields
         lines: list[bytes] = []
         position = begin
@@ -217,7 +217,7 @@ class LineMatcher:
         """Return the position after the header, which is the first line that is neither blank nor a comment."""
         position = 0
         while position < window.length:
-            stop = _line_end(window.data, position, window.length, self._syntax.carriage_returns)
+            stop = _line_end(window.data, position, window.length, self._syntax.ends_at_returns)
             line = bytes(window.data[position:stop])
             position = stop + 1
             if is_row(line, self._syntax.comment):
@@ -236,7 +236,7 @@ class LineMatcher:
         if self._syntax.has_nested_types:
             _check_tokens(lines, path)
         values = pa.array(lines, pa.binary())
-        if not self._syntax.strict_utf8:
+        if not self._syntax.requires_utf8:
             return pa.RecordBatch.from_arrays([values.view(pa.string())], ["value"])
         try:
             return pa.RecordBatch.from_arrays([values.cast(pa.string())], ["value"])
@@ -284,9 +284,9 @@ def _check_tokens(lines: Sequence[bytes], path: str) -> None:
         )
 
 
-def _line_end(data: bytearray, start: int, length: int, carriage_returns: bool) -> int:
+def _line_end(data: bytearray, start: int, length: int, ends_at_returns: bool) -> int:
     """Return the position of the terminator of the line that starts at `start`."""
     newline = data.find(b"\n", start, length)
     stop = length if newline < 0 else newline
-    carriage_return = data.find(b"\r", start, stop) if carriage_returns else -1
+    carriage_return = data.find(b"\r", start, stop) if ends_at_returns else -1
     return carriage_return if carriage_return >= 0 else stop

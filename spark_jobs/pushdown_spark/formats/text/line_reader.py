@@ -79,9 +79,9 @@ class Window:
 class LineReader:
     """A reader of one split. `bytes_read` counts stored bytes, `bytes_searched` bytes after decompression."""
 
-    def __init__(self, split: Split, *, carriage_returns: bool = True) -> None:
+    def __init__(self, split: Split, *, ends_at_returns: bool = True) -> None:
         self._split = split
-        self._carriage_returns = carriage_returns
+        self._ends_at_returns = ends_at_returns
         self.bytes_read = 0
         self.bytes_searched = 0
 
@@ -111,7 +111,7 @@ class LineReader:
     def _compressed_windows(self) -> Iterator[Window]:
         split = self._split
         with split.storage.open(split.path) as raw, _open_decompressor(raw, split.compression) as stream:
-            divider = _WindowDivider(stream, None, self._carriage_returns)
+            divider = _WindowDivider(stream, None, self._ends_at_returns)
             for window in divider.windows():
                 self.bytes_read = raw.bytes_fetched
                 self.bytes_searched += window.length
@@ -124,7 +124,7 @@ class LineReader:
         # The byte before the split shows whether a line starts at its first byte.
         start = max(split.start - 1, 0)
         with split.storage.open(split.path, start, split.end) as raw:
-            divider = _WindowDivider(raw, split.end - start, self._carriage_returns, drop_first=split.start > 0)
+            divider = _WindowDivider(raw, split.end - start, self._ends_at_returns, drops_first=split.start > 0)
             for window in divider.windows():
                 self.bytes_read = raw.bytes_fetched
                 self.bytes_searched += window.length
@@ -187,22 +187,22 @@ class _WindowDivider:
     """A stream divided into windows at line ends.
 
     `limit` is the length of the split, or None for the whole stream. The last line may end after the split. With
-    `drop_first`, the first line belongs to the split before.
+    `drops_first`, the first line belongs to the split before.
 
     The window's buffer has `_size` bytes of the stream: whole lines, which are yielded, and the start of the next
     line, which is moved to the front of the buffer for the next window.
     """
 
-    def __init__(self, stream: _Stream, limit: int | None, carriage_returns: bool, drop_first: bool = False) -> None:
+    def __init__(self, stream: _Stream, limit: int | None, ends_at_returns: bool, drops_first: bool = False) -> None:
         self._stream = stream
         self._limit = limit
-        self._carriage_returns = carriage_returns
-        self._drop_first = drop_first
+        self._ends_at_returns = ends_at_returns
+        self._drops_first = drops_first
         self._window = Window()
         self._size = 0
 
     def windows(self) -> Iterator[Window]:
-        at_start = not self._drop_first
+        at_start = not self._drops_first
         while self._fill():
             end = self._last_end(self._size)
             if end == 0:
@@ -254,8 +254,8 @@ class _WindowDivider:
 
     def _skipped_prefix(self, end: int, at_start: bool) -> int:
         """Return the length of a byte order mark or of another split's line at the start of the window."""
-        if self._drop_first:
-            self._drop_first = False
+        if self._drops_first:
+            self._drops_first = False
             return self._first_end(end)
         return len(_BOM) if at_start and self._window.data.startswith(_BOM) else 0
 
@@ -286,24 +286,24 @@ class _WindowDivider:
     def _last_end(self, length: int) -> int:
         """Return the position after the last terminator, 0 if there is none."""
         newline = self._window.data.rfind(b"\n", 0, length) + 1
-        if not self._carriage_returns:
+        if not self._ends_at_returns:
             return newline
         return max(newline, self._window.data.rfind(b"\r", newline, length) + 1)
 
     def _first_end(self, length: int, start: int = 0) -> int:
         """Return the position after the first terminator at or after `start`, 0 if there is none."""
         newline = self._window.data.find(b"\n", start, length) + 1
-        if not self._carriage_returns:
+        if not self._ends_at_returns:
             return newline
         stop = newline or length
         return self._window.data.find(b"\r", start, stop) + 1 or newline
 
 
-def header_lines(file: InputFile, comment: bytes, *, carriage_returns: bool) -> Iterator[bytes]:
+def header_lines(file: InputFile, comment: bytes, *, ends_at_returns: bool) -> Iterator[bytes]:
     """Yield the first lines of a file: blank lines and comments, and then the header."""
-    terminator = rb"\r\n|[\r\n]" if carriage_returns else rb"\n"
+    terminator = rb"\r\n|[\r\n]" if ends_at_returns else rb"\n"
     for split in _growing_splits(file):
-        for window in LineReader(split, carriage_returns=carriage_returns).windows():
+        for window in LineReader(split, ends_at_returns=ends_at_returns).windows():
             for line in _split_lazily(terminator, bytes(window.view)):
                 yield line
                 if is_row(line, comment):

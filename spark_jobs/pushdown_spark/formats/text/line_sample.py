@@ -90,7 +90,7 @@ class LineSampler:
         return counter.sample()
 
     def _blocks(self, splits: Sequence[Split]) -> list[_Block]:
-        read = partial(_read_block, carriage_returns=self._syntax.carriage_returns)
+        read = partial(_read_block, ends_at_returns=self._syntax.ends_at_returns)
         new_splits = dict.fromkeys(split for split in splits if split not in self._block_by_split)
         for block in map_files(read, list(new_splits)):
             self._block_by_split[block.split] = block
@@ -106,8 +106,8 @@ class _Block:
     stored_size: int
 
 
-def _read_block(split: Split, *, carriage_returns: bool) -> _Block:
-    reader = LineReader(split, carriage_returns=carriage_returns)
+def _read_block(split: Split, *, ends_at_returns: bool) -> _Block:
+    reader = LineReader(split, ends_at_returns=ends_at_returns)
     window = next(reader.windows(), None)
     return _Block(split, window, max(reader.bytes_read, 1))
 

@@ -54,7 +54,7 @@ class LinePatterns:
 def line_patterns(spark: SparkSession, request: ScanRequest, options: TextOptions) -> LinePatterns:
     """Return the byte patterns of the predicate. Raises UnsupportedError if there are none."""
     assert request.predicate is not None
-    scope = replace(scope_of(spark, request), for_text=True)
+    scope = replace(scope_of(spark, request), is_for_text=True)
     bound_conjuncts = [bind(conjunct, scope) for conjunct in request.predicate.conjuncts]
     roots = [TRUE if conjunct.artifact is None else conjunct.artifact for conjunct in bound_conjuncts]
 

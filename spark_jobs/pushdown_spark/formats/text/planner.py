@@ -153,7 +153,7 @@ def request_options(spark: SparkSession, request: ScanRequest) -> TextOptions:
     zone = source.options.get("timezone") or setting(spark, "spark.sql.session.timeZone", "UTC")
     offsets = zone_offsets(spark, zone)
     schema = parser_schema(request)
-    return text_options(source.format, source.options, schema, legacy_dates=legacy, today=today, offsets=offsets)
+    return text_options(source.format, source.options, schema, has_legacy_dates=legacy, today=today, offsets=offsets)
 
 
 def _marks(request: ScanRequest, options: TextOptions) -> LineMarks:
@@ -331,7 +331,7 @@ class _CarrierChoice:
                 f"more than {_MAX_HEADERS:,} files have headers, which Spark's text source reads as rows"
             )
         for file in self._source_files.files:
-            if any(map(strings.matches, header_lines(file, lines.comment, carriage_returns=lines.carriage_returns))):
+            if any(map(strings.matches, header_lines(file, lines.comment, ends_at_returns=lines.ends_at_returns))):
                 raise UnsupportedError(f"the header of {file.path} has a string of the predicate")
 
     def _spark_fraction(self) -> float:

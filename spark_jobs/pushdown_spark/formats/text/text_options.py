@@ -204,26 +204,26 @@ def text_options(
     options: Mapping[str, str],
     schema: StructType,
     *,
-    legacy_dates: bool,
+    has_legacy_dates: bool,
     today: date,
     offsets: Offsets,
 ) -> TextOptions:
     """Return the options for lines that are parsed with a schema. `check_text_options` must have accepted them.
 
-    With `legacy_dates`, Spark parses dates by the rules of Spark 2. `offsets` returns the offsets of timestamps without
-    a zone.
+    With `has_legacy_dates`, Spark parses dates by the rules of Spark 2. `offsets` returns the offsets of timestamps
+    without a zone.
     """
     is_json = source_format is SourceFormat.JSON
     plain_types: frozenset[LogicalType] = frozenset()
-    if not legacy_dates and options.get("dateformat", "yyyy-MM-dd") == "yyyy-MM-dd":
+    if not has_legacy_dates and options.get("dateformat", "yyyy-MM-dd") == "yyyy-MM-dd":
         plain_types |= {LogicalType.DATE}
-    if not legacy_dates and not {"timestampformat", "timestampntzformat"} & options.keys():
+    if not has_legacy_dates and not {"timestampformat", "timestampntzformat"} & options.keys():
         plain_types |= TIMESTAMPS
     lines = LineSyntax(
-        carriage_returns="linesep" not in options,
+        ends_at_returns="linesep" not in options,
         has_header=not is_json and is_option_on(options, "header"),
         comment=options.get("comment", "").encode() if not is_json else b"",
-        strict_utf8=is_json,
+        requires_utf8=is_json,
         strips_bom=is_json,
         skips_blank=not is_json,
         has_nested_types=is_json and any(isinstance(field.dataType, _NESTED_TYPES) for field in schema.fields),
@@ -235,7 +235,7 @@ def text_options(
         escape=signs.escape,
         empty_value=options.get("emptyvalue", ""),
         trims=is_option_on(options, "ignoreleadingwhitespace") or is_option_on(options, "ignoretrailingwhitespace"),
-        plain_numbers=not ({"nanvalue", "positiveinf", "negativeinf"} & options.keys()),
+        has_plain_numbers=not ({"nanvalue", "positiveinf", "negativeinf"} & options.keys()),
         today=today,
         calendar=CalendarSyntax(plain_types, offsets),
     )

@@ -132,7 +132,7 @@ class SourceStatistics:
             names = sampled_names(files, relation.schema, request)
             columns = columns_to_sample(files, names, request)
             sample = self._cache.sample(relation.source, files, relation.schema, columns)
-            scope = Scope(relation.schema, plain_strings=True, name_rule=self._name_rule, fold=self._fold)
+            scope = Scope(relation.schema, has_plain_strings=True, name_rule=self._name_rule, fold=self._fold)
             return SampledSource(relation.source, files, sample, scope, request, names).statistics()
         except (pa.ArrowException, PySparkException, KeyError, OverflowError):
             # Arrow cannot count values of some types. A query must not fail because of an estimate.

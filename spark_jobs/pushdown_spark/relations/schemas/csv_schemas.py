@@ -110,7 +110,7 @@ def _first_lines(
 def _first_line(file: InputFile, syntax: _CsvSyntax) -> str | None:
     """Return the first line that is neither blank nor a comment, or None if there is none."""
     comment = syntax.comment.encode()
-    lines = header_lines(file, comment, carriage_returns=True)
+    lines = header_lines(file, comment, ends_at_returns=True)
     return next((line.decode("utf-8", "replace") for line in lines if is_row(line, comment)), None)
 
 

@@ -53,8 +53,8 @@ def file_schemas(
     storage = storage_for(spark, listing.uris, source.options)
     files = files_with_content(listing.files(storage))
     if source.format is SourceFormat.AVRO:
-        any_extension = avro_settings(spark, source.options).any_extension
-        files = [file for file in files if any_extension or file.uri.endswith(".avro")]
+        allows_any_extension = avro_settings(spark, source.options).allows_any_extension
+        files = [file for file in files if allows_any_extension or file.uri.endswith(".avro")]
     readers: dict[SourceFormat, Callable[[InputFile], t.StructType | str]] = {
         SourceFormat.ORC: lambda file: read_schema(file.path, file.storage)[0],
         SourceFormat.AVRO: partial(_avro_schema, {}),

@@ -40,10 +40,10 @@ SCHEMA = t.StructType(
 )
 
 
-def _facts(where: str, *, plain_strings: bool = True) -> tuple[Fact | AnyOf, ...]:
+def _facts(where: str, *, has_plain_strings: bool = True) -> tuple[Fact | AnyOf, ...]:
     tree = parse_predicate(where)
     assert tree is not None
-    bound = bind(tree, Scope(SCHEMA, plain_strings=plain_strings))
+    bound = bind(tree, Scope(SCHEMA, has_plain_strings=has_plain_strings))
     return () if bound.artifact is None else facts_of(bound.artifact).parts
 
 
@@ -144,7 +144,7 @@ def test_equalities_and_lists_imply_values(where: str, values: tuple[object, ...
 def test_string_predicates_imply_substrings(where: str, runs: tuple[str, ...], prefix: bool) -> None:
     (fact,) = _facts(where)
     assert isinstance(fact, HasSubstrings)
-    assert (fact.substrings, fact.prefix) == (runs, prefix)
+    assert (fact.substrings, fact.is_prefix) == (runs, prefix)
 
 
 @pytest.mark.parametrize(
@@ -157,8 +157,8 @@ def test_negations_and_open_comparisons_imply_only_not_null(where: str) -> None:
 
 
 def test_strings_with_uncertain_values_imply_nothing() -> None:
-    assert _facts("s = 'abc'", plain_strings=False) == ()
-    assert _facts("s LIKE 'abc%'", plain_strings=False) == ()
+    assert _facts("s = 'abc'", has_plain_strings=False) == ()
+    assert _facts("s LIKE 'abc%'", has_plain_strings=False) == ()
 
 
 def test_or_over_several_columns_implies_alternatives() -> None:
@@ -187,5 +187,5 @@ def test_a_list_of_one_boolean_implies_the_same_as_its_equality() -> None:
 
 
 def test_a_varchar_column_is_a_string() -> None:
-    column = Scope(t.StructType([t.StructField("v", t.VarcharType(5))]), plain_strings=True).column(("v",))
+    column = Scope(t.StructType([t.StructField("v", t.VarcharType(5))]), has_plain_strings=True).column(("v",))
     assert (column.type, column.storage) == (LogicalType.STRING, pa.string())

@@ -82,7 +82,7 @@ def read(
 ) -> tuple[pa.Table, AvroMetrics]:
     """Return the rows of a scan of a file range, and its counts."""
     count = AvroMetrics()
-    settings = {"corrected_calendar": True, **settings}
+    settings = {"has_corrected_calendar": True, **settings}
     with open_avro(str(path), LOCAL, DecoderCache(AvroQuery(schema, only, **settings)), count) as file:  # type: ignore[arg-type]
         batches = list(file.batches(start, end))
     for batch in batches:

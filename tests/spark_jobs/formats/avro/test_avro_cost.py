@@ -56,7 +56,7 @@ def estimate(seen: AvroSample, case: AvroCostCase) -> ReaderSeconds:
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_the_estimate_chooses_the_reader_that_was_faster(case: AvroCostCase) -> None:
     found = estimate(sample(case), case)
-    assert (is_cheaper(found.pushdown, found.spark), found.search) == (case.ours, case.search), found
+    assert (is_cheaper(found.pushdown, found.spark), found.searches_blocks) == (case.ours, case.search), found
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)

@@ -55,7 +55,7 @@ def compile_filter(where: str, schema: pa.Schema) -> ArrowFilter:
     assert tree is not None
     fields = from_arrow_schema(schema)
     assert isinstance(fields, t.StructType)
-    bound = bind(tree, Scope(fields, plain_strings=True))
+    bound = bind(tree, Scope(fields, has_plain_strings=True))
     assert bound.artifact is not None, bound.reason
     return ArrowFilter(bound.artifact)
 

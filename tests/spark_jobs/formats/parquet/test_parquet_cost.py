@@ -59,8 +59,8 @@ def query_of(path: Path, comparison: Comparison) -> ParquetQuery:
     return ParquetQuery(
         pq.read_schema(path),
         ArrowFilter(comparison),
-        corrected_dates=True,
-        corrected_int96=True,
+        has_corrected_dates=True,
+        has_corrected_int96=True,
         name_rule=ANY_CASE,
     )
 

@@ -89,7 +89,9 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 
 def matching_rows(path: Path, arrow_filter: ArrowFilter, counts: ParquetMetrics) -> list[str]:
-    query = ParquetQuery(TABLE.schema, arrow_filter, corrected_dates=True, corrected_int96=True, name_rule=ANY_CASE)
+    query = ParquetQuery(
+        TABLE.schema, arrow_filter, has_corrected_dates=True, has_corrected_int96=True, name_rule=ANY_CASE
+    )
     with open_parquet(str(path), LOCAL, query) as file:
         batches = list(file.batches(0, path.stat().st_size, counts))
     return list(map(repr, pa.Table.from_batches(batches, TABLE.schema).to_pylist()))
@@ -101,7 +103,7 @@ def test_the_filter_of_datafusion_keeps_every_matching_row(files: list[Path]) ->
     for text in PREDICATES:
         tree = parse_predicate(text)
         assert tree is not None, text
-        root = bind(tree, Scope(SCHEMA, plain_strings=True)).artifact
+        root = bind(tree, Scope(SCHEMA, has_plain_strings=True)).artifact
         if root is None:
             continue
         bound += 1
@@ -136,7 +138,7 @@ def test_the_filter_of_datafusion_keeps_every_matching_row(files: list[Path]) ->
 def test_nodes_with_another_meaning_are_left_out(text: str, expected: str | None) -> None:
     tree = parse_predicate(text)
     assert tree is not None
-    root = bind(tree, Scope(SCHEMA, plain_strings=True)).artifact
+    root = bind(tree, Scope(SCHEMA, has_plain_strings=True)).artifact
     assert root is not None
     found = datafusion_filter(root, lambda column: column.path[0])
     assert (None if found is None else str(found)) == (None if expected is None else f"Expr({expected})")
@@ -145,7 +147,7 @@ def test_nodes_with_another_meaning_are_left_out(text: str, expected: str | None
 def test_a_column_that_must_not_be_filtered_is_left_out() -> None:
     tree = parse_predicate("i = 1 AND g = 2")
     assert tree is not None
-    root = bind(tree, Scope(SCHEMA, plain_strings=True)).artifact
+    root = bind(tree, Scope(SCHEMA, has_plain_strings=True)).artifact
     assert root is not None
     found = datafusion_filter(root, lambda column: None if column.path == ("i",) else "G")
     assert str(found) == "Expr(G = Int64(2))"

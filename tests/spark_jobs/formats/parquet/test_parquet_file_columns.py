@@ -18,7 +18,9 @@ def match(path: Path, table: pa.Table, requested: pa.Schema, mode: str = "CORREC
     pq.write_table(table, path / "t.parquet", **options)
     footer = pq.read_metadata(path / "t.parquet")
     corrected = mode == "CORRECTED"
-    return match_schema(footer, requested, corrected_dates=corrected, corrected_int96=corrected, name_rule=ANY_CASE)
+    return match_schema(
+        footer, requested, has_corrected_dates=corrected, has_corrected_int96=corrected, name_rule=ANY_CASE
+    )
 
 
 def test_columns_are_matched_by_name_in_any_case_with_their_leaves(tmp_path: Path) -> None:

@@ -28,12 +28,12 @@ from pushdown_spark.relations.stores.storage import Storage
 
 ROWS, EACH = 40_000, 5_000
 TABLE = pa.table({"id": range(ROWS), "text": [f"row {number}" for number in range(ROWS)]})
-ALL = ParquetQuery(TABLE.schema, None, corrected_dates=True, corrected_int96=True, name_rule=ANY_CASE)
+ALL = ParquetQuery(TABLE.schema, None, has_corrected_dates=True, has_corrected_int96=True, name_rule=ANY_CASE)
 NEEDLE = ParquetQuery(
     TABLE.schema,
     ArrowFilter(Comparison(Column(("id",), LogicalType.INTEGER, pa.int64()), Op.EQ, 32_100)),
-    corrected_dates=True,
-    corrected_int96=True,
+    has_corrected_dates=True,
+    has_corrected_int96=True,
     name_rule=ANY_CASE,
 )
 

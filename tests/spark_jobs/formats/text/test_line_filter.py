@@ -115,7 +115,7 @@ def _schema() -> t.StructType:
 def test_lines_that_parse_differently_as_strings_raise(line: bytes) -> None:
     forbidden = unquoted_string_values(_schema())
     assert forbidden
-    finder = LineMatcher(Searcher(PATTERN), Searcher(forbidden), LineSyntax(strict_utf8=True, strips_bom=True))
+    finder = LineMatcher(Searcher(PATTERN), Searcher(forbidden), LineSyntax(requires_utf8=True, strips_bom=True))
     with pytest.raises(UnsafeInputError, match="file"):
         finder.batch([b'{"s":"fine"}', line], "file")
 
@@ -126,7 +126,7 @@ def test_lines_that_parse_differently_as_strings_raise(line: bytes) -> None:
 def test_lines_that_parse_alike_are_accepted(line: bytes) -> None:
     forbidden = unquoted_string_values(_schema())
     assert forbidden
-    finder = LineMatcher(Searcher(PATTERN), Searcher(forbidden), LineSyntax(strict_utf8=True, strips_bom=True))
+    finder = LineMatcher(Searcher(PATTERN), Searcher(forbidden), LineSyntax(requires_utf8=True, strips_bom=True))
     assert finder.batch([line], "file").column(0).to_pylist() == [line.decode()]
 
 

@@ -17,7 +17,7 @@ from pushdown_spark.relations.stores.listing import Compression, Split
 
 
 def _windows(split: Split, *, returns: bool = True) -> bytes:
-    return b"".join(bytes(window.view) for window in LineReader(split, carriage_returns=returns).windows())
+    return b"".join(bytes(window.view) for window in LineReader(split, ends_at_returns=returns).windows())
 
 
 def _splits(path: Path, size: int) -> list[Split]:

@@ -263,7 +263,7 @@ def test_a_parquet_scan_signs_requests_and_shows_no_signature(store: CloudStore,
     seconds = 4
     settings = store.expiring_settings(seconds)
     schema = pa.schema([("id", pa.int64()), ("name", pa.string())])
-    query = ParquetQuery(schema, None, corrected_dates=True, corrected_int96=True, name_rule=ANY_CASE)
+    query = ParquetQuery(schema, None, has_corrected_dates=True, has_corrected_int96=True, name_rule=ANY_CASE)
 
     def read_until_it_expires() -> None:
         with open_parquet(path, Storage({store.bucket: settings}), query) as file:
