@@ -61,13 +61,13 @@ class CorpusFile:
 
 def corpus_files(directory: Path) -> list[CorpusFile]:
     """Return the files below a directory whose names end like ORC, Avro, Parquet, JSON or CSV files."""
-    found = []
+    result = []
     for path in sorted(directory.rglob("*")):
         named = _NAME.search(path.name)
         if named and path.is_file() and not path.name.startswith(("_", ".")) and path.stat().st_size <= MAX_BYTES:
             name = named.group(1).lower()
-            found.append(CorpusFile(path, SourceFormat(_FORMATS.get(name, name))))
-    return found
+            result.append(CorpusFile(path, SourceFormat(_FORMATS.get(name, name))))
+    return result
 
 
 @dataclass(frozen=True)

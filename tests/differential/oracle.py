@@ -243,8 +243,8 @@ def byte_patterns(case: TextCase, text: str, fold: Fold | None = None) -> list[B
     facts = facts_of(bound.artifact)
     options = case.text_options
     if case.source_format is SourceFormat.CSV:
-        found = csv_patterns(facts, options.csv, case.schema.fieldNames(), many=1)
-        return [*found, *(pattern.general for pattern in found if pattern.general)]
+        actual = csv_patterns(facts, options.csv, case.schema.fieldNames(), many=1)
+        return [*actual, *(pattern.general for pattern in actual if pattern.general)]
     return json_patterns(facts, options.calendar)
 
 
@@ -263,10 +263,10 @@ def candidates(case: TextCase, pattern: BytePattern, path: Path, split_size: int
     """Return the candidate lines of the file if it is cut into splits of a size."""
     searcher, syntax = Searcher(pattern), case.text_options.lines
     size = path.stat().st_size
-    found: Counter[bytes] = Counter()
+    candidate_lines: Counter[bytes] = Counter()
     for start in range(0, size, split_size):
         split = Split(str(path), start, min(start + split_size, size), Compression.NONE)
         finder = LineMatcher(searcher, None, syntax)
         for window in LineReader(split, ends_at_returns=syntax.ends_at_returns).windows():
-            found.update(finder.lines(window, split.path, at_start=start == 0))
-    return found
+            candidate_lines.update(finder.lines(window, split.path, at_start=start == 0))
+    return candidate_lines

@@ -55,9 +55,9 @@ def _generate_files(spark: SparkSession, source_format: SourceFormat, first: int
 
 def _files_in_turn(directory: Path, source_format: SourceFormat) -> Iterator[CorpusFile]:
     """Yield the files of a format in a directory repeatedly. Yield nothing if there are none."""
-    found = [file for file in corpus_files(directory) if file.source_format is source_format]
-    while found:
-        yield from found
+    files_of_format = [file for file in corpus_files(directory) if file.source_format is source_format]
+    while files_of_format:
+        yield from files_of_format
 
 
 def _compare(spark: SparkSession, files: Iterator[CorpusFile], source_format: SourceFormat, comparisons: int) -> Tally:

@@ -144,14 +144,14 @@ def predicates(rng: random.Random, name: str) -> list[str]:
         return f"TIMESTAMP '{moment(rng, changes):%Y-%m-%d %H:%M:%S.%f}'"
 
     column = rng.choice
-    found = []
+    conditions = []
     for _ in range(12):
         operator = rng.choice(("<", "<=", ">", ">=", "=", "<>"))
-        found.append(f"{column(('ts', 's.at'))} {operator} {text()}")
-        found.append(f"ts BETWEEN {text()} AND {text()}")
-        found.append(f"NOT (ts < {text()} OR n = {rng.randint(0, 99)})")
-    found.append(f"ts IN ({', '.join(text() for _ in range(5))})")
-    return [*found, "s.at IS NULL", "ts < s.at", f"ts > DATE '{moment(rng, changes):%Y-%m-%d}'"]
+        conditions.append(f"{column(('ts', 's.at'))} {operator} {text()}")
+        conditions.append(f"ts BETWEEN {text()} AND {text()}")
+        conditions.append(f"NOT (ts < {text()} OR n = {rng.randint(0, 99)})")
+    conditions.append(f"ts IN ({', '.join(text() for _ in range(5))})")
+    return [*conditions, "s.at IS NULL", "ts < s.at", f"ts > DATE '{moment(rng, changes):%Y-%m-%d}'"]
 
 
 def check(rng: random.Random, spark: SparkSession, name: str, directory: Path) -> tuple[int, OrcMetrics]:
@@ -184,9 +184,9 @@ def check(rng: random.Random, spark: SparkSession, name: str, directory: Path) -
             name_rule=ANY_CASE,
             zone=jvm_zone(spark),
         )
-        found = rows_of(query, directory, 1 << 27, counts)
+        actual = rows_of(query, directory, 1 << 27, counts)
         expected = [row for row, kept in zip(values, whole[text].to_pylist(), strict=True) if kept]
-        compare(found, expected, f"{name}: {text}", exact=bound.is_exact)
+        compare(actual, expected, f"{name}: {text}", exact=bound.is_exact)
         filters += 1
     session = PushdownSession(spark)
     session.add_source("t", path=str(directory), format="orc", schema=SCHEMA, reader="pushdown")

@@ -68,14 +68,14 @@ def _check_file(
     """Assert that the search of splits finds every kept line, and no line more often than the file has it."""
     if b"\x00" in case.content:
         return
-    found = candidates(case, pattern, path, path.stat().st_size // parts + 1)
+    actual = candidates(case, pattern, path, path.stat().st_size // parts + 1)
     in_file = Counter(case.lines)
     for line, count in Counter(
         case.lines[number] for number in kept_lines if _is_found_unchanged(case, number)
     ).items():
-        assert found[line] >= count, f"{about} does not find {line!r}"
+        assert actual[line] >= count, f"{about} does not find {line!r}"
     for line, count in in_file.items():
-        assert found[line] <= max(count, 1), f"{about} finds {line!r} too often"
+        assert actual[line] <= max(count, 1), f"{about} finds {line!r} too often"
 
 
 def _is_found_unchanged(case: TextCase, number: int) -> bool:

@@ -229,7 +229,7 @@ def test_filters_of_whole_queries_lose_no_rows(ask: Ask, source_format: str, rea
         "SELECT * FROM source WHERE id IS NULL OR id = 4",
     )
     rows = [check(ask, source, {"sql": sql}, reader)["expected"] for sql in queries]
-    assert all(isinstance(found, list) for found in rows)
+    assert all(isinstance(actual, list) for actual in rows)
     assert any(rows)
 
 

@@ -126,7 +126,7 @@ class FilterCase:
         rows = self._batch.slice(start, length)
         is_kept = any(result is True for result in expected[start : start + length])
         values = {path: stored_values(rows, path) for path in arrow_filter.columns}
-        bounds = {path: bounds_of(self._rng, found) for path, found in values.items()}
+        bounds = {path: bounds_of(self._rng, column_values) for path, column_values in values.items()}
         can_be_kept = can_match(arrow_filter.root, bounds.get)
         assert can_be_kept or not is_kept, f"{about}: {bounds}"
         is_contained = may_contain(arrow_filter.root, contains(values))
@@ -166,12 +166,12 @@ def stored_values(batch: pa.RecordBatch, path: Path) -> list[object]:
     return array.to_pylist()
 
 
-def bounds_of(rng: random.Random, found: list[object]) -> ColumnBounds | None:
+def bounds_of(rng: random.Random, actual: list[object]) -> ColumnBounds | None:
     """Return correct bounds. Some are missing, and some strings are truncated."""
     if rng.random() < 0.05:
         return None
-    values = [value for value in found if value is not None]
-    has_null = len(values) < len(found)
+    values = [value for value in actual if value is not None]
+    has_null = len(values) < len(actual)
     if any(isinstance(value, dict) for value in values):
         return ColumnBounds(has_null=has_null, values=len(values))
     ordered = sorted(value for value in values if value == value)
@@ -190,7 +190,7 @@ def bounds_of(rng: random.Random, found: list[object]) -> ColumnBounds | None:
 
 def contains(values: dict[Path, list[object]]) -> Callable[[Path, Value], bool]:
     """Return whether an exact set has a value, like a bloom filter. Bit patterns count, so 0.0 is not -0.0."""
-    known = {path: {repr(value) for value in found} for path, found in values.items()}
+    known = {path: {repr(value) for value in column_values} for path, column_values in values.items()}
     return lambda path, value: repr(value) in known[path]
 
 

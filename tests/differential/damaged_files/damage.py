@@ -201,8 +201,8 @@ def print_outcomes(read: Read, *, full: bool = True) -> None:
     queries = pickle.loads((directory / QUERIES).read_bytes())
     for path in _files(directory):
         signal.alarm(SECONDS)
-        found = {name: _outcome(read, path, query, full=full) for name, query in queries.items()}
-        print(json.dumps([path.name, found]), flush=True)
+        outcomes = {name: _outcome(read, path, query, full=full) for name, query in queries.items()}
+        print(json.dumps([path.name, outcomes]), flush=True)
 
 
 def limit_memory() -> None:

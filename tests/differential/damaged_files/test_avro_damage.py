@@ -65,8 +65,8 @@ NEEDLE = ArrowFilter(Comparison(ROW, Op.EQ, 100_100))
 
 def columns() -> t.StructType:
     """Return all columns except the map, which the pushdown reader skips."""
-    found = spark_schema(parse_schema(json.dumps(SCHEMA)))
-    return t.StructType([field for field in found.fields if field.name != "k"])
+    schema = spark_schema(parse_schema(json.dumps(SCHEMA)))
+    return t.StructType([field for field in schema.fields if field.name != "k"])
 
 
 def queries() -> dict[str, AvroQuery]:

@@ -49,13 +49,13 @@ def _content(source_format: str) -> bytes:
 
 def _damage(rng: random.Random, content: bytes, flips: int, cuts: int) -> list[bytes]:
     """Return files with one flipped bit, half of them near an end, and truncated files."""
-    found = []
+    contents = []
     for number in range(flips):
         place = rng.randrange(len(content)) if number % 2 else rng.choice((1, -1)) * rng.randint(1, 20)
         changed = bytearray(content)
         changed[place] ^= 1 << rng.randrange(8)
-        found.append(bytes(changed))
-    return found + [content[: rng.randrange(1, len(content))] for _ in range(cuts)]
+        contents.append(bytes(changed))
+    return contents + [content[: rng.randrange(1, len(content))] for _ in range(cuts)]
 
 
 def _answer(read: Callable[[], list[str]]) -> tuple[str, ...]:

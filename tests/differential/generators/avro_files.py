@@ -176,16 +176,16 @@ def random_kind(rng: random.Random, names: Names, depth: int = 0) -> Kind:
     """Return a random type, sometimes nested and mostly in a union with null."""
     roll = rng.random() if depth < 3 else 1.0
     if roll < 0.07:
-        found = _array(random_kind(rng, names, depth + 1))
+        kind = _array(random_kind(rng, names, depth + 1))
     elif roll < 0.13:
-        found = _map(random_kind(rng, names, depth + 1))
+        kind = _map(random_kind(rng, names, depth + 1))
     elif roll < 0.23:
-        found = _record(rng, names, depth)
+        kind = _record(rng, names, depth)
     elif roll < 0.30:
         return _either(rng, names)
     else:
-        found = _plain(names, rng)
-    return _nullable(rng, found) if rng.random() < 0.6 else found
+        kind = _plain(names, rng)
+    return _nullable(rng, kind) if rng.random() < 0.6 else kind
 
 
 def _array(item: Kind) -> Kind:
@@ -254,7 +254,7 @@ def random_table(rng: random.Random) -> list[Column]:
 
 def change_columns(rng: random.Random, table: Sequence[Column], change: Change) -> list[Column]:
     """Return the columns of a file of the table. Row numbers do not change."""
-    found = []
+    new_columns = []
     for column in table[1:]:
         if rng.random() < change.missing:
             continue
@@ -262,12 +262,12 @@ def change_columns(rng: random.Random, table: Sequence[Column], change: Change) 
         kind = column.narrow if column.narrow and rng.random() < change.narrower else column.kind
         if rng.random() < change.foreign:
             kind = Kind("boolean", lambda rng: True, "boolean")
-        found.append(Column(name, kind))
+        new_columns.append(Column(name, kind))
     if rng.random() < change.added:
-        found.append(Column("added", Kind("string", text, "string")))
+        new_columns.append(Column("added", Kind("string", text, "string")))
     if rng.random() < change.moved:
-        rng.shuffle(found)
-    return [table[0], *found]
+        rng.shuffle(new_columns)
+    return [table[0], *new_columns]
 
 
 def schema_of(columns: Iterable[Column]) -> dict[str, Json]:

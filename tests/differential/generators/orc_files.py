@@ -64,12 +64,12 @@ def nameless(fields: list[t.StructField]) -> t.StructType:
 
 def _change_fields(rng: random.Random, fields: list[t.StructField], change: Change) -> list[t.StructField]:
     kept = [field for field in fields if rng.random() >= change.missing]
-    found = [t.StructField(_rename(rng, f.name, change), _change_type(rng, f.dataType, change)) for f in kept]
+    new_fields = [t.StructField(_rename(rng, f.name, change), _change_type(rng, f.dataType, change)) for f in kept]
     if rng.random() < change.moved:
-        rng.shuffle(found)
+        rng.shuffle(new_fields)
     if rng.random() < change.added:
-        found.insert(rng.randint(0, len(found)), t.StructField("extra", random_type(rng, 1)))
-    return found
+        new_fields.insert(rng.randint(0, len(new_fields)), t.StructField("extra", random_type(rng, 1)))
+    return new_fields
 
 
 def _rename(rng: random.Random, name: str, change: Change) -> str:
@@ -169,11 +169,11 @@ def spark_options(rng: random.Random, schema: t.StructType) -> dict[str, str]:
         "orc.block.padding.tolerance": ("0.05", "0.05", "0"),
         "orc.bloom.filter.fpp": ("0.01", "0.2"),
     }
-    found = {key: rng.choice(values) for key, values in choices.items()}
-    if found["orc.row.index.stride"] == "0":
-        found["orc.create.index"] = "false"
+    chosen_options = {key: rng.choice(values) for key, values in choices.items()}
+    if chosen_options["orc.row.index.stride"] == "0":
+        chosen_options["orc.create.index"] = "false"
     with_filter = [field.name for field in schema.fields if _is_plain(field.dataType) and rng.random() < 0.5]
-    return {**found, "orc.bloom.filter.columns": ",".join(with_filter)} if with_filter else found
+    return {**chosen_options, "orc.bloom.filter.columns": ",".join(with_filter)} if with_filter else chosen_options
 
 
 def _is_plain(kind: t.DataType) -> bool:
@@ -233,7 +233,7 @@ def _pyorc_value(value: object, kind: pa.DataType) -> object:
 def write_files(files: Files, table: t.StructType, change: Change, *, old: bool) -> list[Path]:
     """Write a directory of files of one table: one by Java, two by C++, sometimes one without rows."""
     rng = files.rng
-    found = []
+    paths = []
     first = 0
     for number, writer in enumerate(("spark", "pyarrow", "pyorc")):
         rows = rng.choice((0, 1, 700)) if writer != "spark" else rng.choice((0, 1, 3500, 5200))
@@ -246,9 +246,9 @@ def write_files(files: Files, table: t.StructType, change: Change, *, old: bool)
         first += rows
         name = f"f{number}-{writer}"
         if writer == "spark":
-            found.append(files.by_spark(name, data, schema, spark_options(rng, schema)))
+            paths.append(files.by_spark(name, data, schema, spark_options(rng, schema)))
         elif writer == "pyarrow":
-            found.append(files.by_pyarrow(name, data))
+            paths.append(files.by_pyarrow(name, data))
         else:
-            found.append(files.by_pyorc(name, data, schema))
-    return found
+            paths.append(files.by_pyorc(name, data, schema))
+    return paths

@@ -114,11 +114,11 @@ def spark_options(rng: random.Random, schema: t.StructType) -> dict[str, str]:
         "parquet.statistics.truncate.length": ("2", "2147483647"),
         "parquet.page.write-checksum.enabled": ("true", "false"),
     }
-    found = {key: rng.choice(values) for key, values in choices.items()}
+    chosen_options = {key: rng.choice(values) for key, values in choices.items()}
     for field in schema.fields:
         if _is_plain(field.dataType) and rng.random() < 0.3:
-            found[f"parquet.bloom.filter.enabled#{field.name}"] = "true"
-    return found
+            chosen_options[f"parquet.bloom.filter.enabled#{field.name}"] = "true"
+    return chosen_options
 
 
 def _is_plain(kind: t.DataType) -> bool:
@@ -159,8 +159,8 @@ def _require(rng: random.Random, structs: pa.StructArray) -> pa.StructArray:
         member = structs.field(place)
         if pa.types.is_struct(field.type):
             member = _require(rng, member)
-        elif not pa.types.is_nested(field.type) and rng.random() < 0.5 and (found := member.drop_null()):
-            member = member.fill_null(found[0])
+        elif not pa.types.is_nested(field.type) and rng.random() < 0.5 and (values := member.drop_null()):
+            member = member.fill_null(values[0])
         members.append(member)
         fields.append(pa.field(field.name, member.type, nullable=member.null_count > 0))
     return pa.StructArray.from_arrays(members, fields=fields, mask=structs.is_null())
@@ -169,7 +169,7 @@ def _require(rng: random.Random, structs: pa.StructArray) -> pa.StructArray:
 def write_files(files: Files, table: t.StructType, change: Change, *, old: bool) -> list[Path]:
     """Write a directory of files of one table by different libraries."""
     rng = files.rng
-    found: list[Path] = []
+    paths: list[Path] = []
     first = 0
     for number, writer in enumerate(rng.sample(WRITERS, 3)):
         rows = rng.choice((0, 1, 700, 2500))
@@ -181,8 +181,8 @@ def write_files(files: Files, table: t.StructType, change: Change, *, old: bool)
         if writer == "polars" and "map<" in schema.simpleString():
             writer = "pyarrow"
         _write(files, writer, path, data, schema)
-        found.append(path)
-    return found
+        paths.append(path)
+    return paths
 
 
 def _write(files: Files, writer: str, path: Path, data: pa.Table, schema: t.StructType) -> None:

@@ -177,12 +177,12 @@ def plan_in_orders(
 
 def check_error(made: PushdownSession, case: Evolving, directory: Path, places: Mapping[int, Path]) -> None:
     """Check the error of a case, which names files by their location."""
-    with pytest.raises(PushdownError) as caught:
+    with pytest.raises(PushdownError) as error:
         made.scan("data", columns=case.columns, where=case.where)
     for part in case.error:
         for number, place in places.items():
             part = part.replace(f"{{{number}}}", str(place))
-        assert part.replace("{", str(directory)) in str(caught.value)
+        assert part.replace("{", str(directory)) in str(error.value)
 
 
 def compare(spark: SparkSession, tmp_path: Path, case: Evolving, source_format: str) -> None:

@@ -73,10 +73,10 @@ def test_files_without_conflicts_return_sparks_rows(
 @pytest.mark.parametrize("column", CONFLICTS)
 def test_a_type_conflict_in_any_file_raises(spark: SparkSession, tmp_path: Path, column: str) -> None:
     path = write_files(tmp_path, CONFLICTS[column])
-    with pytest.raises(SchemaConflictError) as caught:
+    with pytest.raises(SchemaConflictError) as error:
         session(spark, path).scan("data")
-    assert str(caught.value).startswith(f"column {column} is ")
-    assert all(f"{path}/p{number}.json" in str(caught.value) for number in range(2))
+    assert str(error.value).startswith(f"column {column} is ")
+    assert all(f"{path}/p{number}.json" in str(error.value) for number in range(2))
 
 
 def test_only_string_columns_are_read_a_second_time_for_evidence(spark: SparkSession, tmp_path: Path) -> None:

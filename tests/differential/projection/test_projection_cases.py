@@ -89,10 +89,10 @@ def readers(table: Table) -> Iterator[tuple[str, str]]:
 )
 def test_readers_return_the_requested_columns(written: Written, number: int) -> None:
     case = CASES[number]
-    found = list(readers(TABLES[case.table]))
+    actual = list(readers(TABLES[case.table]))
     # Each case by one reader; readers of both kinds and the formats take turns.
     kind = ("spark", "pushdown")[number % 2]
-    of_kind = [source_format for source_format, reader in found if reader == kind]
+    of_kind = [source_format for source_format, reader in actual if reader == kind]
     compare(written, case, of_kind[number // 4 % len(of_kind)], kind)
 
 
@@ -124,8 +124,8 @@ def test_spark_returns_the_same_columns_if_it_supports_the_request(written: Writ
 
 @pytest.mark.parametrize("number", range(len(REFUSED)), ids=lambda number: REFUSED[number].name)
 def test_impossible_columns_raise_a_typed_error(written: Written, number: int) -> None:
-    found = list(readers(TABLES[REFUSED[number].table]))
-    refuse(written, REFUSED[number], found[number % min(3, len(found)) :: 3])
+    actual = list(readers(TABLES[REFUSED[number].table]))
+    refuse(written, REFUSED[number], actual[number % min(3, len(actual)) :: 3])
 
 
 @pytest.mark.nightly
@@ -134,16 +134,16 @@ def test_impossible_columns_raise_with_every_reader(written: Written, refused: R
     refuse(written, refused, readers(TABLES[refused.table]))
 
 
-def refuse(written: Written, refused: Refused, found: Iterable[tuple[str, str]]) -> None:
+def refuse(written: Written, refused: Refused, actual: Iterable[tuple[str, str]]) -> None:
     """Assert that formats and readers reject the request with a one-line reason."""
-    for source_format, reader in found:
+    for source_format, reader in actual:
         session = written.session(refused.table, source_format, reader)
-        with pytest.raises(PushdownError) as caught:
+        with pytest.raises(PushdownError) as error:
             session.scan("data", columns=refused.columns)
-        assert caught.value.code == refused.code
-        assert "\n" not in str(caught.value)
+        assert error.value.code == refused.code
+        assert "\n" not in str(error.value)
         for part in refused.parts:
-            assert part in str(caught.value)
+            assert part in str(error.value)
 
 
 @pytest.mark.parametrize("table", ["flat", "nested"])

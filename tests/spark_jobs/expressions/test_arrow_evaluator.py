@@ -420,8 +420,8 @@ def test_all_lookup_methods_agree(kind: pa.DataType, spread: int) -> None:
     for few, many in ((hits, misses), (misses, hits)):
         array = pa.concat_arrays([few, *[many] * (1 + 20_000 // len(many)), few])
         for part in (array, array.slice(5), array.slice(3, 40), array.slice(0, 0)):
-            found = zip(lookup.contains(part).to_pylist(), part.to_pylist(), strict=True)
-            assert all(result == (value in members) for result, value in found if value is not None)
+            actual = zip(lookup.contains(part).to_pylist(), part.to_pylist(), strict=True)
+            assert all(result == (value in members) for result, value in actual if value is not None)
 
 
 def test_long_list_is_one_lookup() -> None:

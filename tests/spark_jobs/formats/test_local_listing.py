@@ -47,9 +47,9 @@ def test_directories_are_read_as_spark_does(spark: SparkSession, tmp_path: Path)
     register(spark)
     table = write_files(spark, tmp_path / "table", [*HERE, *ELSEWHERE])
     for path in (table, table / "deeper", table / "*.orc"):
-        found = rows(spark.read.format("pushdown_orc").load(str(path)))
-        assert found == rows(spark.read.orc(str(path)))
-        assert len(found) == len(HERE) or path != table
+        actual = rows(spark.read.format("pushdown_orc").load(str(path)))
+        assert actual == rows(spark.read.orc(str(path)))
+        assert len(actual) == len(HERE) or path != table
 
 
 @pytest.mark.parametrize(
@@ -80,11 +80,11 @@ def test_the_option_case_sensitive_controls_name_matching(
     register(spark)
     table = str(write_files(spark, tmp_path / "table", ["a.orc", "b.orc"]))
     source = spark.read.format("pushdown_orc").schema("number bigint").option("case_sensitive", case_sensitive)
-    found = rows(source.option("where", "number >= 0 OR number IS NULL").load(table))
+    actual = rows(source.option("where", "number >= 0 OR number IS NULL").load(table))
     before = spark.conf.get("spark.sql.caseSensitive")
     try:
         spark.conf.set("spark.sql.caseSensitive", case_sensitive)
-        assert found == rows(spark.read.schema("number bigint").orc(table))
+        assert actual == rows(spark.read.schema("number bigint").orc(table))
     finally:
         spark.conf.set("spark.sql.caseSensitive", before)
 

@@ -45,8 +45,8 @@ def test_pushdown_finds_fields_after_the_first_line(spark: SparkSession, tmp_pat
 def test_a_list_of_columns_is_as_long_as_the_widest_line(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("1\n2,b\n")
     (tmp_path / "b.csv.gz").write_bytes(gzip.compress(b"3,b,c\n4,b,c,d,e\n"))
-    found = _read(spark, tmp_path, ["columns"], "auto")
-    assert sorted(map(str, found)) == [
+    actual = _read(spark, tmp_path, ["columns"], "auto")
+    assert sorted(map(str, actual)) == [
         "['1', None, None, None, None]",
         "['2', 'b', None, None, None]",
         "['3', 'b', 'c', None, None]",

@@ -74,12 +74,12 @@ def test_names_that_spark_accepts_are_not_reported(spark: SparkSession, rows: st
 
 
 def test_errors_suggest_the_nearest_names(rows: str) -> None:
-    with pytest.raises(UnknownColumnError) as caught:
+    with pytest.raises(UnknownColumnError) as error:
         check(rows, where="levle = 'x'")
-    assert str(caught.value) == "where: there is no column 'levle'; did you mean level?"
-    with pytest.raises(UnknownColumnError) as caught:
+    assert str(error.value) == "where: there is no column 'levle'; did you mean level?"
+    with pytest.raises(UnknownColumnError) as error:
         check(rows, columns=["n", "paylaod.kind AS kind"])
-    assert str(caught.value) == "columns: there is no column 'paylaod'; did you mean payload?"
+    assert str(error.value) == "columns: there is no column 'paylaod'; did you mean payload?"
     with pytest.raises(BadPredicateError) as bad:
         check(rows, where="n = = 2")
     assert str(bad.value) == "where: '=' has no right side (character 5, at '= 2')"
@@ -124,10 +124,10 @@ def test_directories_that_cannot_be_listed_may_have_every_column(path: str) -> N
     ],
 )
 def test_a_schema_is_read_as_spark_reads_it_or_not_at_all(spark: SparkSession, ddl: str) -> None:
-    found = declared_columns(ddl)
-    if found is not None:
+    actual = declared_columns(ddl)
+    if actual is not None:
         expected = StructType.fromDDL(ddl)
-        assert found.fieldNames() == expected.fieldNames()
+        assert actual.fieldNames() == expected.fieldNames()
 
 
 def test_only_scans_of_files_with_a_declared_schema_are_checked(rows: str) -> None:

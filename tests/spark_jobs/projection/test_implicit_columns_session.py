@@ -62,11 +62,11 @@ def _rows(frame: DataFrame) -> list[tuple[object, ...]]:
 @pytest.mark.parametrize("reader", READERS)
 def test_plugin_adds_columns(spark: SparkSession, folder: Path, reader: str) -> None:
     session = _session(spark, folder, reader, implicit_columns=[f"{__name__}:BranchColumns"])
-    found = session.scan("data", columns=["id", "Branch", "till", "dir0"], where=f"{ALL} AND branch > 1")
-    assert found.df.columns == ["id", "Branch", "till", "dir0"]
-    assert [field.dataType.simpleString() for field in found.df.schema][1:3] == ["int", "int"]
+    actual = session.scan("data", columns=["id", "Branch", "till", "dir0"], where=f"{ALL} AND branch > 1")
+    assert actual.df.columns == ["id", "Branch", "till", "dir0"]
+    assert [field.dataType.simpleString() for field in actual.df.schema][1:3] == ["int", "int"]
     expected = [(1, 12, 3, "north"), (2, 7, None, "south"), (2, 12, 3, "north")]
-    assert sorted(map(str, found.run(_rows))) == sorted(map(str, expected))
+    assert sorted(map(str, actual.run(_rows))) == sorted(map(str, expected))
     (only,) = session.scan("data", columns=["id"], where=f"{ALL} AND branch = 7").run(_rows)
     assert only == (2,)
 
@@ -82,20 +82,20 @@ def test_sql_selects_implicit_columns(spark: SparkSession, folder: Path, reader:
 
 @pytest.mark.parametrize("reader", READERS)
 def test_modification_time_and_size_are_those_of_the_file(spark: SparkSession, folder: Path, reader: str) -> None:
-    found = _session(spark, folder, reader).scan("data", columns=["fqn", "size", "modified"], where=ALL).run(_rows)
-    for fqn, size, modified in found:
+    actual = _session(spark, folder, reader).scan("data", columns=["fqn", "size", "modified"], where=ALL).run(_rows)
+    for fqn, size, modified in actual:
         assert isinstance(modified, datetime)
         stat = Path(str(fqn)).stat()
         assert (size, modified.replace(tzinfo=UTC).timestamp()) == (stat.st_size, stat.st_mtime)
-    assert len({row[2] for row in found}) == 2
+    assert len({row[2] for row in actual}) == 2
 
 
 @pytest.mark.parametrize("reader", READERS)
 def test_a_renamed_implicit_column_has_only_its_new_name(spark: SparkSession, folder: Path, reader: str) -> None:
     session = _session(spark, folder, reader, implicit_names={"filename": "source", "dir": "level"})
-    found = session.scan("data", columns=["*", "source", "LEVEL0"], where="id = 1")
-    assert found.run(_rows) == [(1, "12-3.json", "north")]
-    assert found.df.columns == ["id", "source", "LEVEL0"]
+    actual = session.scan("data", columns=["*", "source", "LEVEL0"], where="id = 1")
+    assert actual.run(_rows) == [(1, "12-3.json", "north")]
+    assert actual.df.columns == ["id", "source", "LEVEL0"]
     with pytest.raises(UnknownColumnError, match="source"):
         session.scan("data", columns=["soruce"])
     with pytest.raises(UnknownColumnError, match="no column 'filename'"):

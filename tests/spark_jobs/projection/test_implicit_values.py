@@ -112,12 +112,12 @@ def test_native_expressions_equal_builtin_values(spark: SparkSession, tmp_path: 
     names = (*BUILT_IN_NAMES, "dir0", "dir1", "dir2")
     frame = spark.read.option("recursiveFileLookup", True).schema("place string").json(str(root))
     rows = frame.selectExpr("place", *(f"{native_expression(name, roots)} AS {name}" for name in names)).collect()
-    found = {row["place"]: {k: v for k, v in row.asDict().items() if k != "place"} for row in rows}
+    actual = {row["place"]: {k: v for k, v in row.asDict().items() if k != "place"} for row in rows}
     for place in UNUSUAL_PATHS:
         status = (root / place).stat()
         modified = datetime.fromtimestamp(status.st_mtime_ns // 1_000_000 / 1000, UTC).replace(tzinfo=None)
         itself = {"size": status.st_size, "modified": modified}
-        assert found[place] == builtin_values(f"{root}/{place}", str(root)) | itself
+        assert actual[place] == builtin_values(f"{root}/{place}", str(root)) | itself
 
 
 def test_directories_without_roots_are_null() -> None:

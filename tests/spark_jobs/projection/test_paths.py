@@ -45,7 +45,7 @@ def test_paths_parse_to_steps(text: str, expected: ColumnPath) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "position", "found"),
+    ("text", "position", "actual"),
     [
         ("", 1, "the end"),
         ("a.", 3, "the end"),
@@ -71,13 +71,13 @@ def test_paths_parse_to_steps(text: str, expected: ColumnPath) -> None:
         ("* AS x", 3, "'A'"),
     ],
 )
-def test_errors_have_the_position(text: str, position: int, found: str) -> None:
-    with pytest.raises(BadSpecError) as caught:
+def test_errors_have_the_position(text: str, position: int, actual: str) -> None:
+    with pytest.raises(BadSpecError) as error:
         parse_path(text)
-    message = str(caught.value)
+    message = str(error.value)
     assert message.startswith("columns:")
     assert f"at character {position}:" in message
-    assert message.endswith(f"found {found}")
+    assert message.endswith(f"found {actual}")
     assert "\n" not in message
 
 

@@ -155,9 +155,9 @@ def test_table_column_takes_precedence_over_implicit_column() -> None:
     ],
 )
 def test_unknown_column_suggests_similar_names(column: str, message: str) -> None:
-    with pytest.raises(UnknownColumnError) as caught:
+    with pytest.raises(UnknownColumnError) as error:
         resolve([column], TABLE)
-    assert str(caught.value).startswith(message)
+    assert str(error.value).startswith(message)
 
 
 @pytest.mark.parametrize(
@@ -175,9 +175,9 @@ def test_unknown_column_suggests_similar_names(column: str, message: str) -> Non
     ],
 )
 def test_step_that_the_type_does_not_support_raises(column: str, message: str) -> None:
-    with pytest.raises(KindMismatchError, match="only a") as caught:
+    with pytest.raises(KindMismatchError, match="only a") as error:
         resolve([column], TABLE)
-    assert message in str(caught.value)
+    assert message in str(error.value)
 
 
 @pytest.mark.usefixtures("spark")

@@ -122,9 +122,9 @@ def test_conflict_names_both_files_and_types(schemas: list[str], column: str, ki
     messages = set()
     for order in itertools.permutations(enumerate(schemas)):
         given_files = [FileSchema(f"/{n}", t.StructType.fromDDL(schema)) for n, schema in order]
-        with pytest.raises(SchemaConflictError) as caught:
+        with pytest.raises(SchemaConflictError) as error:
             merge_schemas(given_files, ERROR)
-        messages.add(str(caught.value))
+        messages.add(str(error.value))
     (message,) = messages
     assert message.startswith(f"column {column} is ")
     assert all(f" {kind} in /" in message for kind in kinds)
@@ -250,9 +250,9 @@ def test_aligned_columns_convert_values(
     table_schema = t.StructType.fromDDL(table)
     assert t.StructType.fromDDL(ddl(table_schema)) == table_schema
     frame = spark.createDataFrame([value], read)
-    found = frame.selectExpr(*aligned_columns(frame.schema, table_schema, name_rule=ANY_CASE))
-    assert found.schema.simpleString() == table_schema.simpleString()
-    assert tuple(found.collect()[0]) == expected
+    actual = frame.selectExpr(*aligned_columns(frame.schema, table_schema, name_rule=ANY_CASE))
+    assert actual.schema.simpleString() == table_schema.simpleString()
+    assert tuple(actual.collect()[0]) == expected
 
 
 @pytest.mark.parametrize("rules", [ERROR, WIDEN, NULL])

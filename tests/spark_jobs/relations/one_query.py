@@ -100,13 +100,13 @@ def main(places: dict[str, Any]) -> None:
     clicks = directory / "clicks"
     with mount(spark, store, clicks):
         session = sources(spark, store, places)
-        found = []
+        results = []
         for reorder in (True, False):
             result = session.sql(QUERY, JoinOptions(reorder=reorder))
             rows = result.run(lambda frame: sorted(map(list, frame.collect())))
             reports = {name: summary(report) for name, report in result.report().items()}
-            found.append({"rows": rows, "reports": reports})
-    print(json.dumps({"found": found, "expected": expected(spark, clicks, places["shops"])}))
+            results.append({"rows": rows, "reports": reports})
+    print(json.dumps({"found": results, "expected": expected(spark, clicks, places["shops"])}))
 
 
 if __name__ == "__main__":

@@ -83,9 +83,9 @@ def test_one_query_joins_four_stores(tmp_path: Path, spark_python: str, postgres
     assert program.returncode == 0, program.stderr[-5_000:]
     result = json.loads(program.stdout.splitlines()[-1])
     assert result["expected"]
-    for found in result["found"]:
-        assert found["rows"] == result["expected"]
-        _check_reports(found["reports"])
+    for actual in result["found"]:
+        assert actual["rows"] == result["expected"]
+        _check_reports(actual["reports"])
 
 
 def _check_reports(reports: dict[str, dict[str, Any]]) -> None:

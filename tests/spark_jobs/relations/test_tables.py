@@ -64,10 +64,10 @@ def agrees(
     spark: SparkSession, table: str, where: str | None, columns: Sequence[str] = ("*",), *, reader: str = "pushdown"
 ) -> SourceReport:
     """Assert that a scan has the rows of `spark.table`. Return its report."""
-    found, report = scan(spark, table, where, columns, reader=reader)
+    actual, report = scan(spark, table, where, columns, reader=reader)
     frame = spark.table(table)
     expected = (frame if where is None else frame.where(where)).select(*columns)
-    assert found == sorted_rows(expected), report
+    assert actual == sorted_rows(expected), report
     return report
 
 

@@ -48,11 +48,11 @@ def scan_rows(
 @pytest.mark.parametrize("name", FORMATS)
 @pytest.mark.parametrize("where", DEPENDING)
 def test_order_dependent_predicates_run_in_spark(spark: SparkSession, files: Path, name: str, where: str) -> None:
-    found, report = scan_rows(spark, files, name, where)
+    actual, report = scan_rows(spark, files, name, where)
     # Nothing can be pushed into Spark's text reader: each row meets the conjuncts from left to right.
     lines = spark.read.text(str(files / "lines"))
     rows = lines.selectExpr("split(value, ',')[0] AS k", "split(value, ',')[1] AS word").where(where)
-    assert found == sorted(row.k for row in rows.collect())
+    assert actual == sorted(row.k for row in rows.collect())
     assert report.reader == "spark"
     assert report.pushed == ()
 

@@ -63,8 +63,8 @@ def test_partitioned_tables_return_sparks_rows(
     session.add_source("t", path=places[name], format=name, schema=DECLARED, reader="pushdown")
     for columns in (["a", "k", "day", "s"], ["b"], ["s", "a", "filename"]):
         result = session.scan("t", columns=columns, where=where)
-        found = result.run(lambda frame: sorted(str(tuple(row)) for row in frame.collect()))
-        assert found == own_rows(spark, name, places[name], where, columns)
+        actual = result.run(lambda frame: sorted(str(tuple(row)) for row in frame.collect()))
+        assert actual == own_rows(spark, name, places[name], where, columns)
 
 
 @pytest.mark.parametrize("schema", [None, "a BIGINT, k INT"])
@@ -124,9 +124,9 @@ def test_partition_columns_have_declared_types(spark: SparkSession, tmp_path: Pa
     session = PushdownSession(spark)
     session.add_source("t", path=path, format="json", schema=kinds, reader="pushdown")
     result = session.scan("t", where="a >= 2 AND d > 0.5")
-    found = result.run(lambda frame: sorted(map(tuple, frame.collect())))
+    actual = result.run(lambda frame: sorted(map(tuple, frame.collect())))
     own = spark.read.schema(kinds).json(path).where("a >= 2 AND d > 0.5")
-    assert found == sorted(map(tuple, own.collect()))
+    assert actual == sorted(map(tuple, own.collect()))
     assert result.df.schema == own.schema
     assert result.report()["t"].reader == "pushdown"
 

@@ -34,14 +34,14 @@ def test_the_whole_range_of_bigint_is_short() -> None:
 
 
 def _days(low: date, high: date) -> set[date]:
-    found = set()
+    days = set()
     for span in periods(low, high):
         start = date(span.year, span.month or 1, span.day or 1)
         day = start
         while (day.year, span.month or day.month, span.day or day.day) == (span.year, day.month, day.day):
-            found.add(day)
+            days.add(day)
             day += timedelta(days=1)
-    return found
+    return days
 
 
 def test_periods_cover_exactly_their_days() -> None:

@@ -27,9 +27,9 @@ from pushdown_spark.expressions.byte_patterns.required_strings import required_s
     ],
 )
 def test_every_match_contains_one_of_the_required_strings(expressions: list[str], strings: set[bytes]) -> None:
-    found = required_strings(expressions, 10)
-    assert found is not None
-    assert set(found) == strings
+    actual = required_strings(expressions, 10)
+    assert actual is not None
+    assert set(actual) == strings
 
 
 @pytest.mark.parametrize("expression", ["[0-9]+", "a*", "(?:abc|[0-9])", "(?:abc)?", "[^x]", ".", "\\n"])

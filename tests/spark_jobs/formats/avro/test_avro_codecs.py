@@ -35,18 +35,18 @@ def test_retained_blocks_are_contiguous(codec: AvroCodec, blocks: list[tuple[byt
 
 def which_are_searched(search: BlockSearch, blocks: int, content: bytes) -> list[bool]:
     """Return which of several equal blocks were searched."""
-    found = []
+    searches = []
     for _ in range(blocks):
-        found.append(not search.is_paused())
-        if found[-1]:
+        searches.append(not search.is_paused())
+        if searches[-1]:
             search.may_match(content)
-    return found
+    return searches
 
 
 def test_a_search_that_skips_nothing_pauses_longer_each_time() -> None:
     search = BlockSearch([BlockPattern(("needle",), 48.0, "needle")])
-    found = which_are_searched(search, 5 * 32 + 128 + 256 + 512 + 1024, b"a needle")
-    rests = [len(run) for run in "".join("x" if tried else "." for tried in found).split("x" * 32)[1:]]
+    actual = which_are_searched(search, 5 * 32 + 128 + 256 + 512 + 1024, b"a needle")
+    rests = [len(run) for run in "".join("x" if tried else "." for tried in actual).split("x" * 32)[1:]]
     assert rests == [128, 256, 512, 1024, 0]
     # After a trial in which most blocks are skipped, the pauses start again at their minimum.
     assert which_are_searched(search, 1024, b"a needle")[1023] is False

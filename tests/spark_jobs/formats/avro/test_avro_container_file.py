@@ -46,8 +46,8 @@ def test_ranges_that_tile_a_file_tile_its_records(
     path = write(tmp_path / "tiled.avro", SCHEMA, blocks, codec)
     end = path.stat().st_size
     cuts = sorted({0, end, *data.draw(st.lists(st.integers(0, end), max_size=5))})
-    found = [each for a, b in pairwise(cuts) for each in read(path, ARROW, start=a, end=b)[0].to_pylist()]
-    assert found == rows(0, start)
+    actual = [each for a, b in pairwise(cuts) for each in read(path, ARROW, start=a, end=b)[0].to_pylist()]
+    assert actual == rows(0, start)
 
 
 def test_a_byte_range_has_the_blocks_after_its_markers(tmp_path: Path) -> None:
@@ -88,9 +88,9 @@ def test_other_files_are_rejected(tmp_path: Path) -> None:
         (HEAD + b"\x84" + b"\x80" * 9 + b"\x00" + header(SCHEMA)[len(HEAD) + 1 :], "longer than 64 bits"),
     ]:
         path.write_bytes(content)
-        with pytest.raises(UnreadableFileError, match=problem) as caught:
+        with pytest.raises(UnreadableFileError, match=problem) as error:
             read(path, ARROW)
-        assert str(path) in str(caught.value)
+        assert str(path) in str(error.value)
     with pytest.raises(MissingPathError, match=r"gone\.avro"):
         read(tmp_path / "gone.avro", ARROW)
 
@@ -112,10 +112,10 @@ def test_damage_names_file_block_and_offset(codec: str, tmp_path: Path) -> None:
     }
     for what, content in damaged.items():
         path.write_bytes(head + one + content)
-        with pytest.raises(UnreadableFileError, match=rf"block 1 at byte {second}: ") as caught:
+        with pytest.raises(UnreadableFileError, match=rf"block 1 at byte {second}: ") as error:
             read(path, ARROW)
-        assert str(path) in str(caught.value), what
-        assert "\n" not in str(caught.value)
+        assert str(path) in str(error.value), what
+        assert "\n" not in str(error.value)
 
 
 def test_an_impossible_snappy_size_is_rejected_before_allocation(tmp_path: Path) -> None:

@@ -55,8 +55,8 @@ def estimate(seen: AvroSample, case: AvroCostCase) -> ReaderSeconds:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_the_estimate_chooses_the_reader_that_was_faster(case: AvroCostCase) -> None:
-    found = estimate(sample(case), case)
-    assert (is_cheaper(found.pushdown, found.spark), found.searches_blocks) == (case.ours, case.search), found
+    actual = estimate(sample(case), case)
+    assert (is_cheaper(actual.pushdown, actual.spark), actual.searches_blocks) == (case.ours, case.search), actual
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)

@@ -41,10 +41,10 @@ def test_every_type_is_decoded_to_arrow(data: st.DataObject, tmp_path: Path, int
     path = write(tmp_path / "any.avro", sample.avro, [values[:cut], values[cut:]], "null")
     requested = data.draw(st.permutations(list(sample.arrow)))
     requested = requested[: data.draw(st.integers(1, len(requested)))]
-    found, count = read(path, pa.schema(requested))
+    actual, count = read(path, pa.schema(requested))
     expected = [sample.arrives(value) for value in values]
     for field in requested:
-        assert found[field.name].combine_chunks().equals(pa.array([e[field.name] for e in expected], field.type))
+        assert actual[field.name].combine_chunks().equals(pa.array([e[field.name] for e in expected], field.type))
     assert (count.records, count.rows_returned) == (len(values), len(values))
 
 
@@ -61,10 +61,10 @@ def test_filtered_rows_are_the_rows_that_pass(data: st.DataObject, tmp_path: Pat
     path = write(tmp_path / "some.avro", schema, [rows[:3], rows[3:]], "null")
     arrow = pa.schema([("id", pa.int64()), *inner.arrow])
     op, bound = data.draw(st.sampled_from([Op.EQ, Op.LT, Op.GE])), data.draw(st.integers(-3, 300))
-    found, _ = read(path, arrow, ArrowFilter(Comparison(ID, op, bound)))
+    actual, _ = read(path, arrow, ArrowFilter(Comparison(ID, op, bound)))
     whole, _ = read(path, arrow)
     passing = [n is not None and {Op.EQ: n == bound, Op.LT: n < bound, Op.GE: n >= bound}[op] for n in ids]
-    assert found.equals(whole.filter(pa.array(passing)))
+    assert actual.equals(whole.filter(pa.array(passing)))
 
 
 @pytest.mark.parametrize("codec", CODECS)
@@ -72,12 +72,12 @@ def test_every_codec_is_read_and_searched(codec: str, tmp_path: Path, interprete
     rows = [row(number) for number in range(3000)]
     blocks = [rows[start : start + 200] for start in range(0, 3000, 200)]
     path = write(tmp_path / "coded.avro", ROWS, blocks, codec)
-    found, count = read(path, SCHEMA)
-    assert found.to_pylist() == rows
+    actual, count = read(path, SCHEMA)
+    assert actual.to_pylist() == rows
     assert count.blocks == {AvroOutcome.TOTAL: 15, AvroOutcome.SELECTED: 15}
     assert count.bytes_read == path.stat().st_size
-    found, count = read(path, SCHEMA, ArrowFilter(Comparison(ID, Op.EQ, 1234)))
-    assert found.to_pylist() == [rows[1234]]
+    actual, count = read(path, SCHEMA, ArrowFilter(Comparison(ID, Op.EQ, 1234)))
+    assert actual.to_pylist() == [rows[1234]]
     assert count.blocks[AvroOutcome.SKIPPED] >= 12
     assert count.blocks[AvroOutcome.SKIPPED] + count.blocks[AvroOutcome.FILTERED] == 15
     assert (count.records, count.rows_returned) == (3000, 1)
@@ -86,21 +86,21 @@ def test_every_codec_is_read_and_searched(codec: str, tmp_path: Path, interprete
 
 def test_rows_are_counted_without_columns(tmp_path: Path) -> None:
     path = write(tmp_path / "rows.avro", ROWS, [[row(n) for n in range(10)], [row(n) for n in range(5)]])
-    found, _ = read(path, pa.schema([]))
-    assert found.num_rows == 15
+    actual, _ = read(path, pa.schema([]))
+    assert actual.num_rows == 15
 
 
 def test_missing_columns_are_null(tmp_path: Path) -> None:
     path = write(tmp_path / "rows.avro", ROWS, [[row(1), row(2)]])
-    found, _ = read(path, pa.schema([("missing", pa.int32()), ("TEXT", pa.string())]))
-    assert found.to_pylist() == [{"missing": None, "TEXT": "row 1"}, {"missing": None, "TEXT": "row 2"}]
+    actual, _ = read(path, pa.schema([("missing", pa.int32()), ("TEXT", pa.string())]))
+    assert actual.to_pylist() == [{"missing": None, "TEXT": "row 1"}, {"missing": None, "TEXT": "row 2"}]
 
 
 def test_a_block_of_very_many_records_is_decoded_in_pieces(tmp_path: Path) -> None:
     schema = {"type": "record", "name": "One", "fields": [{"name": "id", "type": "long"}]}
     path = tmp_path / "many.avro"
     path.write_bytes(header(schema) + block("null", 5_000_000, b"\x0a\x0c" * 2_500_000))
-    found, count = read(path, pa.schema([("id", pa.int64())]), ArrowFilter(Comparison(ID, Op.GE, 6)))
-    assert found.num_rows == 2_500_000
-    assert max(map(len, found["id"].chunks)) <= 2 << 20
+    actual, count = read(path, pa.schema([("id", pa.int64())]), ArrowFilter(Comparison(ID, Op.GE, 6)))
+    assert actual.num_rows == 2_500_000
+    assert max(map(len, actual["id"].chunks)) <= 2 << 20
     assert count.rows_decoded == 5_000_000

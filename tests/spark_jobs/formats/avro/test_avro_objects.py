@@ -59,8 +59,8 @@ def test_ranges_that_tile_an_object_tile_its_records(store: ObjectStore, content
 def test_blocks_of_objects_are_skipped_by_their_bytes(store: ObjectStore, content: bytes) -> None:
     bucket = store.bucket()
     path, storage = store.put(bucket, "rows.avro", content), store.storage(bucket)
-    found, count = _read(path, storage, AvroQuery(ARROW, NEEDLE), 0, len(content))
-    assert found == [rows()[3_210]]
+    actual, count = _read(path, storage, AvroQuery(ARROW, NEEDLE), 0, len(content))
+    assert actual == [rows()[3_210]]
     assert count.blocks[AvroOutcome.SKIPPED] >= ROWS // EACH - 3
     assert count.bytes_read == len(content)
 

@@ -112,8 +112,8 @@ def test_repeated_fields_are_rejected(spark: SparkSession) -> None:
 def test_invalid_decimal_annotations_are_ignored(spark: SparkSession, type_: dict[str, object]) -> None:
     schema = json.dumps({**type_, "logicalType": "decimal"})
     theirs = spark.sparkContext._jvm.org.apache.avro.Schema.Parser().parse(schema).getLogicalType()
-    found = parse_schema(schema)
+    actual = parse_schema(schema)
     if theirs is None:
-        assert (found.logical, found.precision, found.scale) == ("", 0, 0)
+        assert (actual.logical, actual.precision, actual.scale) == ("", 0, 0)
     else:
-        assert (found.logical, found.precision, found.scale) == ("decimal", theirs.getPrecision(), theirs.getScale())
+        assert (actual.logical, actual.precision, actual.scale) == ("decimal", theirs.getPrecision(), theirs.getScale())

@@ -53,13 +53,13 @@ def test_both_readers_find_the_source_with_a_registered_short_name(project: Path
         [sys.executable, "-c", SCRIPT, str(file.parent)], env=environment, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout.splitlines()[-1])
-    assert found["native"] == [77]
-    rows, reader, pushed_as, size = found["spark"]
+    actual = json.loads(done.stdout.splitlines()[-1])
+    assert actual["native"] == [77]
+    rows, reader, pushed_as, size = actual["spark"]
     assert (rows, reader) == ([77], "spark")
     assert "EqualTo(k,77)" in pushed_as
     assert size > 0
-    rows, reader, pushed_as, size = found["pushdown"]
+    rows, reader, pushed_as, size = actual["pushdown"]
     assert (rows, reader) == ([77], "pushdown")
     assert "vector filter" in pushed_as
     assert 0 < size <= file.stat().st_size

@@ -62,9 +62,9 @@ def test_every_type_is_the_one_that_spark_infers(spark: SparkSession) -> None:
     fields = [{"name": name, "type": kind} for name, kind in TYPES.items()]
     schema = json.dumps({"type": "record", "name": "t", "fields": fields})
     expected = infer_schema(spark, schema)
-    found = spark_schema(parse_schema(schema))
-    assert {f.name: f.dataType for f in found.fields} == {f.name: f.dataType for f in expected.fields}
-    assert found == expected
+    actual = spark_schema(parse_schema(schema))
+    assert {f.name: f.dataType for f in actual.fields} == {f.name: f.dataType for f in expected.fields}
+    assert actual == expected
 
 
 @pytest.mark.parametrize("schema", ['"int"', '{"type": "array", "items": "int"}'])

@@ -41,9 +41,9 @@ def scanned(spark: SparkSession, path: str, where: str, reader: str, schema: str
     session.add_source("t", path=path, format="json", schema=schema, reader=reader)
     result = session.scan("t", where=where)
     with session_settings(spark, {PUSHED: "true"}):
-        found = result.run(lambda frame: (sorted_rows(frame), str(spark.conf.get(PUSHED))))
-        assert sorted_rows(result.df) == found[0]
-    return found
+        outcome = result.run(lambda frame: (sorted_rows(frame), str(spark.conf.get(PUSHED))))
+        assert sorted_rows(result.df) == outcome[0]
+    return outcome
 
 
 def expected(spark: SparkSession, path: str, where: str, schema: str = SCHEMA) -> list[str]:
@@ -125,9 +125,9 @@ def test_old_dates_are_found(
         schema = "day date, at timestamp"
         session.add_source("t", path=path, format=file_format, schema=schema, reader=reader)
         result = session.scan("t", where=where)
-        found, in_run = result.run(lambda frame: (sorted_rows(frame), str(spark.conf.get(setting))))
-        assert sorted_rows(result.df) == found
+        actual, in_run = result.run(lambda frame: (sorted_rows(frame), str(spark.conf.get(setting))))
+        assert sorted_rows(result.df) == actual
         assert in_run == is_pushed or reader == "pushdown"
         with pushdown_off(spark):
-            assert found == sorted_rows(spark.read.schema(schema).format(file_format).load(path).where(where))
-        assert found
+            assert actual == sorted_rows(spark.read.schema(schema).format(file_format).load(path).where(where))
+        assert actual

@@ -64,8 +64,8 @@ def pushdown_while_running(spark: SparkSession, result: PushdownResult, name: st
     """Return the setting during an action, and the keys that the action receives."""
 
     def action(frame: DataFrame) -> tuple[str, list[int]]:
-        found = str(spark.conf.get(f"spark.sql.{name}.filterPushdown.enabled"))
-        return found, sorted(row.k for row in frame.collect())
+        setting = str(spark.conf.get(f"spark.sql.{name}.filterPushdown.enabled"))
+        return setting, sorted(row.k for row in frame.collect())
 
     return result.run(action)
 

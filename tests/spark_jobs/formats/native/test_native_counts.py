@@ -35,10 +35,10 @@ def test_rows_that_the_reader_of_text_files_drops_are_not_counted_as_decoded(
     spark: SparkSession, tmp_path: Path, file_format: str, where: str | None, returned: int, decoded: int | None
 ) -> None:
     """The reader evaluates the filter, so that Spark counts the matching rows only."""
-    found = report(spark, write(spark, tmp_path / "data", file_format), file_format, where)
-    assert found.rows_returned == found.rows_after_pushdown == returned
-    assert found.rows_decoded == decoded
-    assert (found.bytes_read or 0) >= found.bytes_total
+    actual = report(spark, write(spark, tmp_path / "data", file_format), file_format, where)
+    assert actual.rows_returned == actual.rows_after_pushdown == returned
+    assert actual.rows_decoded == decoded
+    assert (actual.bytes_read or 0) >= actual.bytes_total
 
 
 @pytest.mark.parametrize(("where", "returned"), [(None, ROWS), ("k = 3", MATCHING)])
@@ -46,7 +46,7 @@ def test_rows_that_the_reader_of_text_files_drops_are_not_counted_as_decoded(
 def test_bytes_that_columnar_readers_do_not_count_are_unknown(
     spark: SparkSession, tmp_path: Path, file_format: str, where: str | None, returned: int
 ) -> None:
-    found = report(spark, write(spark, tmp_path / "data", file_format), file_format, where)
-    assert found.rows_returned == returned
-    assert found.rows_decoded == found.rows_after_pushdown == ROWS
-    assert found.bytes_read is None
+    actual = report(spark, write(spark, tmp_path / "data", file_format), file_format, where)
+    assert actual.rows_returned == returned
+    assert actual.rows_decoded == actual.rows_after_pushdown == ROWS
+    assert actual.bytes_read is None

@@ -24,11 +24,11 @@ def ranges(min_seek: int) -> tuple[CoalescedReader, list[tuple[int, int]]]:
 
 
 def test_ranges_that_are_near_are_read_at_once() -> None:
-    found, requested = ranges(10)
-    fetched = found.fetch([(500, 600), (100, 200), (210, 300), (311, 320), (0, 0), (550, 560)], ReadPurpose.SELECT)
+    actual, requested = ranges(10)
+    fetched = actual.fetch([(500, 600), (100, 200), (210, 300), (311, 320), (0, 0), (550, 560)], ReadPurpose.SELECT)
     assert requested == [(100, 200), (311, 9), (500, 100)]
-    assert found.bytes == {ReadPurpose.SELECT: 309}
-    assert found.reads == 3
+    assert actual.bytes == {ReadPurpose.SELECT: 309}
+    assert actual.reads == 3
     assert fetched(100, 200) == CONTENT[100:200]
     assert fetched(205, 260) == CONTENT[205:260]
     assert fetched(550, 560) == CONTENT[550:560]
@@ -40,34 +40,34 @@ def test_fetched_bytes_are_those_of_the_file(min_seek: int) -> None:
     rng = random.Random(min_seek)
     for _ in range(100):
         spans = [(begin, begin + rng.randint(0, 300)) for begin in rng.sample(range(9_700), 8)]
-        found, requested = ranges(min_seek)
-        fetched = found.fetch(spans, ReadPurpose.FILTER)
+        actual, requested = ranges(min_seek)
+        fetched = actual.fetch(spans, ReadPurpose.FILTER)
         assert all(fetched(begin, end) == CONTENT[begin:end] for begin, end in spans)
-        assert found.bytes[ReadPurpose.FILTER] == sum(length for _, length in requested)
-        assert len(requested) == found.reads
+        assert actual.bytes[ReadPurpose.FILTER] == sum(length for _, length in requested)
+        assert len(requested) == actual.reads
         gaps = [after - (begin + length) for (begin, length), (after, _) in pairwise(requested)]
         assert all(gap > min_seek for gap in gaps)
 
 
 def test_bytes_are_counted_by_purpose() -> None:
-    found, _ = ranges(0)
-    found.range_reader(ReadPurpose.INDEX)(10, 20)
-    found.range_reader(ReadPurpose.INDEX)(50, 5)
-    found.range_reader(ReadPurpose.FILTER)(0, 1)
-    assert found.bytes == {ReadPurpose.INDEX: 25, ReadPurpose.FILTER: 1}
-    assert found.reads == 3
+    actual, _ = ranges(0)
+    actual.range_reader(ReadPurpose.INDEX)(10, 20)
+    actual.range_reader(ReadPurpose.INDEX)(50, 5)
+    actual.range_reader(ReadPurpose.FILTER)(0, 1)
+    assert actual.bytes == {ReadPurpose.INDEX: 25, ReadPurpose.FILTER: 1}
+    assert actual.reads == 3
 
 
 def test_the_end_of_a_file_is_read_once() -> None:
-    found, requested = ranges(0)
-    found.range_reader(ReadPurpose.METADATA)(9_000, 1_000)
-    assert found.range_reader(ReadPurpose.METADATA)(9_500, 100) == CONTENT[9_500:9_600]
-    assert found.fetch([(9_900, 10_000)], ReadPurpose.SELECT)(9_900, 10_000) == CONTENT[9_900:]
+    actual, requested = ranges(0)
+    actual.range_reader(ReadPurpose.METADATA)(9_000, 1_000)
+    assert actual.range_reader(ReadPurpose.METADATA)(9_500, 100) == CONTENT[9_500:9_600]
+    assert actual.fetch([(9_900, 10_000)], ReadPurpose.SELECT)(9_900, 10_000) == CONTENT[9_900:]
     assert requested == [(9_000, 1_000)]
-    assert found.bytes == {ReadPurpose.METADATA: 1_000}
+    assert actual.bytes == {ReadPurpose.METADATA: 1_000}
 
 
 def test_a_short_read_is_an_error() -> None:
-    found, _ = ranges(0)
+    actual, _ = ranges(0)
     with pytest.raises(ValueError, match="100 bytes were expected at byte 9950, 50 were read"):
-        found.range_reader(ReadPurpose.SELECT)(9_950, 100)
+        actual.range_reader(ReadPurpose.SELECT)(9_950, 100)

@@ -28,8 +28,8 @@ ANY_CASE, EXACT = ReadOptions(name_rule=ANY_CASE), ReadOptions(name_rule=EXACT_N
 def columns(sample: Sample, requested: dict[str, pa.DataType], options: ReadOptions = ANY_CASE) -> list[int | None]:
     """Return the column ids of the required columns."""
     fields = [pa.field(name, kind) for name, kind in requested.items()]
-    found = match_columns(sample.tail, fields, range(len(fields)), options)
-    return [column.column for column in found]
+    matches = match_columns(sample.tail, fields, range(len(fields)), options)
+    return [column.column for column in matches]
 
 
 def of(schema: str, rows: Sequence[tuple[object, ...]] = ()) -> Sample:
@@ -56,8 +56,8 @@ def test_a_name_that_fits_two_columns_is_a_conflict() -> None:
 def test_hive_files_are_read_by_position() -> None:
     sample = of("struct<_col0:int,_col1:struct<p:int>,_col2:string>")
     fields = [pa.field("third", TEXT), pa.field("first", INT), pa.field("fourth", INT)]
-    found = match_columns(sample.tail, fields, (2, 0, 3), ANY_CASE)
-    assert [column.column for column in found] == [4, 1, None]
+    actual = match_columns(sample.tail, fields, (2, 0, 3), ANY_CASE)
+    assert [column.column for column in actual] == [4, 1, None]
 
 
 def test_hive_files_with_more_columns_than_the_schema_use_spark() -> None:
@@ -66,8 +66,8 @@ def test_hive_files_with_more_columns_than_the_schema_use_spark() -> None:
     first, second = (StructField(name, IntegerType()) for name in ("first", "second"))
     with pytest.raises(UnsafeInputError, match="2 columns without real names and the schema has 1"):
         match_columns(sample.tail, [field], (0,), ANY_CASE, table=StructType([first]))
-    found = match_columns(sample.tail, [field], (0,), ANY_CASE, table=StructType([first, second]))
-    assert [column.column for column in found] == [1]
+    actual = match_columns(sample.tail, [field], (0,), ANY_CASE, table=StructType([first, second]))
+    assert [column.column for column in actual] == [1]
 
 
 @pytest.mark.parametrize("schema", ["struct<_color:int>", "struct<_col0:int,_col1x:int>"])
@@ -182,8 +182,8 @@ def test_null_lists_and_maps_stay_null() -> None:
 
 def test_times_are_rounded_down_to_microseconds() -> None:
     values = pa.array([1_999, -1, -1_000, None], pa.timestamp("ns", "UTC"))
-    found = to_requested_type(values, pa.timestamp("us", "UTC"), ANY_CASE)
-    assert found.cast(LONG).to_pylist() == [1, -1, -1, None]
+    actual = to_requested_type(values, pa.timestamp("us", "UTC"), ANY_CASE)
+    assert actual.cast(LONG).to_pylist() == [1, -1, -1, None]
 
 
 @pytest.mark.parametrize("wrap", [lambda days: days, lambda days: pa.array([days.to_pylist()])])

@@ -64,18 +64,18 @@ def _store_block(data: bytes) -> bytes:
 
 def _all_agree(spark: SparkSession, path: Path, where: str | None = None) -> dict[str, str]:
     """Assert that all readers return the same rows. Return which reader ran in the end."""
-    found = {}
+    outcomes = {}
     for reader in READERS:
         session = PushdownSession(spark)
         session.add_source("data", path=str(path), format="orc", reader=reader)
         result = session.scan("data", where=where)
-        found[reader] = result.run(sorted_rows), result.report()["data"]
+        outcomes[reader] = result.run(sorted_rows), result.report()["data"]
     expected = spark.read.orc(str(path))
     expected_rows = sorted_rows(expected if where is None else expected.where(where))
     assert expected_rows
-    for rows, _ in found.values():
+    for rows, _ in outcomes.values():
         assert rows == expected_rows
-    return {reader: report.reader for reader, (_, report) in found.items()}
+    return {reader: report.reader for reader, (_, report) in outcomes.items()}
 
 
 @pytest.mark.parametrize("files", [1, 2])

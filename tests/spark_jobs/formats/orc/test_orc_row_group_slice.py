@@ -88,11 +88,11 @@ def check(sample: Sample, table: pa.Table, rng: random.Random) -> None:
     for number in range(len(sample.tail.stripes)):
         stripe = sample.stripe(number)
         for groups in runs(rng, stripe.groups):
-            found = pa.Table.from_batches([cut(sample, groups, stripe=number)])
+            actual = pa.Table.from_batches([cut(sample, groups, stripe=number)])
             first, last = stripe.rows_before(groups.first), stripe.rows_before(groups.last + 1)
             expected = table.slice(done + first, last - first)
             for name in table.schema.names:
-                assert found[name].to_pylist() == expected[name].to_pylist(), (number, groups, name)
+                assert actual[name].to_pylist() == expected[name].to_pylist(), (number, groups, name)
         done += stripe.rows
     assert done == table.num_rows
 

@@ -63,11 +63,11 @@ def compile_filter(where: str, schema: pa.Schema) -> ArrowFilter:
 def query(
     where: str | None, schema: pa.Schema = TABLE.schema, *, partial: int | None = None, min_seek: int = 0
 ) -> OrcQuery:
-    found = None if where is None else compile_filter(where, schema)
+    row_filter = None if where is None else compile_filter(where, schema)
     return OrcQuery(
         schema=schema,
         positions=tuple(range(len(schema))),
-        filter=found,
+        filter=row_filter,
         partial_reads=partial,
         min_seek=min_seek,
         name_rule=ANY_CASE,
@@ -99,9 +99,9 @@ def scan_rows(sample: Sample, orc_query: OrcQuery) -> tuple[pa.Table, OrcMetrics
 )
 def test_a_filtered_scan_returns_the_rows_that_pass(where: str, keeps: object, partial: int | None) -> None:
     assert callable(keeps)
-    found, count = scan_rows(SAMPLE, query(where, partial=partial))
+    actual, count = scan_rows(SAMPLE, query(where, partial=partial))
     expected = TABLE.filter(pa.array([bool(keeps(row)) for row in range(ROWS)]))
-    assert found.equals(expected)
+    assert actual.equals(expected)
     assert count.rows_returned == len(expected)
 
 
@@ -118,9 +118,9 @@ def test_long_values_are_decoded_a_few_row_groups_at_a_time(
     sample = write_sample(table, row_index_stride=STRIDE, dictionary_key_size_threshold=0.0)
     orc_query = query(None, table.schema)
     monkeypatch.setattr(lazy_reader, "_BATCH_BYTES", 250 * STRIDE)
-    found = _batches(sample, orc_query)
-    assert [batch.num_rows for batch in found] == [2 * STRIDE] * 5
-    assert pa.Table.from_batches(found).equals(table)
+    actual = _batches(sample, orc_query)
+    assert [batch.num_rows for batch in actual] == [2 * STRIDE] * 5
+    assert pa.Table.from_batches(actual).equals(table)
 
 
 @pytest.mark.parametrize("partial", [None, 0, 1, 2])
@@ -129,9 +129,9 @@ def test_many_matching_rows_are_completed_in_parts(partial: int | None, monkeypa
     whole, figures = scan_rows(SAMPLE, orc_query)
     monkeypatch.setattr(lazy_reader, "_BATCH_BYTES", 16 * STRIDE)
     monkeypatch.setattr(lazy_reader, "_MATCHING_BYTES", 20_000)
-    found, count = scan_rows(SAMPLE, orc_query)
-    assert found.equals(whole)
-    assert found.num_rows == sum(1 for row in range(ROWS) if row * 31 % 977 % 10 != 3 and not 2100 <= row < 3900)
+    actual, count = scan_rows(SAMPLE, orc_query)
+    assert actual.equals(whole)
+    assert actual.num_rows == sum(1 for row in range(ROWS) if row * 31 % 977 % 10 != 3 and not 2100 <= row < 3900)
     assert (count.stripes, count.groups) == (figures.stripes, figures.groups)
     assert count.rows_returned == figures.rows_returned
 
@@ -150,8 +150,8 @@ def test_impossible_lengths_are_rejected() -> None:
 
 
 def test_a_file_is_pruned_by_its_statistics() -> None:
-    found, count = scan_rows(SAMPLE, query("n > 20000"))
-    assert found.num_rows == 0
+    actual, count = scan_rows(SAMPLE, query("n > 20000"))
+    assert actual.num_rows == 0
     assert count.stripes == {OrcOutcome.TOTAL: 1, OrcOutcome.BY_STATISTICS: 1}
     assert count.groups == {OrcOutcome.TOTAL: 10, OrcOutcome.BY_STATISTICS: 10}
     assert set(count.bytes) == {ReadPurpose.METADATA}
@@ -162,8 +162,8 @@ def test_stripes_are_pruned_by_their_statistics() -> None:
     many = write_sample(TABLE, row_index_stride=500, stripe_size=16_384, batch_size=500)
     stripes = len(many.tail.stripes)
     assert stripes > 3
-    found, count = scan_rows(many, query("n = 9999"))
-    assert found["n"].to_pylist() == [9999]
+    actual, count = scan_rows(many, query("n = 9999"))
+    assert actual["n"].to_pylist() == [9999]
     assert count.stripes[OrcOutcome.TOTAL] == stripes
     assert count.stripes[OrcOutcome.BY_STATISTICS] == stripes - 1
     assert count.groups[OrcOutcome.TOTAL] == sum(-(-stripe.number_of_rows // 500) for stripe in many.tail.stripes)
@@ -171,8 +171,8 @@ def test_stripes_are_pruned_by_their_statistics() -> None:
 
 def test_row_groups_are_pruned_by_their_statistics() -> None:
     plain = write_sample(TABLE, row_index_stride=STRIDE)
-    found, count = scan_rows(plain, query("n BETWEEN 2999 AND 3000 AND s <> ''"))
-    assert found["n"].to_pylist() == [2999, 3000]
+    actual, count = scan_rows(plain, query("n BETWEEN 2999 AND 3000 AND s <> ''"))
+    assert actual["n"].to_pylist() == [2999, 3000]
     assert +count.groups == {
         OrcOutcome.TOTAL: 10,
         OrcOutcome.BY_STATISTICS: 8,
@@ -185,8 +185,8 @@ def test_row_groups_are_pruned_by_their_statistics() -> None:
 
 def test_row_groups_are_pruned_by_bloom_filters() -> None:
     odd = TABLE["odd"].to_pylist()
-    found, count = scan_rows(write_with_bloom_filters(), query(f"odd IN ({odd[7777]}, 8, 10)"))
-    assert found["n"].to_pylist() == [7777]
+    actual, count = scan_rows(write_with_bloom_filters(), query(f"odd IN ({odd[7777]}, 8, 10)"))
+    assert actual["n"].to_pylist() == [7777]
     assert count.groups[OrcOutcome.BY_BLOOM_FILTER] >= 7
     assert count.groups[OrcOutcome.BY_BLOOM_FILTER] + count.groups[OrcOutcome.FILTERED] == 10
     nothing, count = scan_rows(write_with_bloom_filters(), query("odd = 500000"))
@@ -217,9 +217,9 @@ def test_the_search_reads_only_the_members_that_the_filter_needs() -> None:
     structs = [{"x": row * 7919 % 10_007, "y": f"{row * 2_654_435_761 % 1_000_003}"} for row in range(ROWS)]
     table = pa.table({"st": pa.array(structs)})
     sample = write_sample(table, row_index_stride=STRIDE)
-    found, count = scan_rows(sample, query("st.x = 7919", table.schema))
+    actual, count = scan_rows(sample, query("st.x = 7919", table.schema))
     _, whole = scan_rows(sample, query(None, table.schema))
-    assert found.equals(table.slice(1, 1))
+    assert actual.equals(table.slice(1, 1))
     assert count.bytes[ReadPurpose.FILTER] < whole.bytes[ReadPurpose.SELECT] / 2
     assert count.groups[OrcOutcome.SELECTED] == 1
 
@@ -237,8 +237,8 @@ def test_partial_reads_and_seeks_reduce_reads() -> None:
 
 
 def test_without_a_filter_everything_is_read_once() -> None:
-    found, count = scan_rows(SAMPLE, query(None))
-    assert found.equals(TABLE)
+    actual, count = scan_rows(SAMPLE, query(None))
+    assert actual.equals(TABLE)
     assert count.rows_decoded == count.rows_returned == ROWS
     assert count.groups == {OrcOutcome.TOTAL: 10, OrcOutcome.SELECTED: 10}
 
@@ -261,8 +261,8 @@ def test_filters_apply_if_no_columns_are_requested(value: bool | None, rows: int
 
 def test_missing_columns_are_null() -> None:
     schema = pa.schema([("n", pa.int64()), ("new", pa.list_(pa.string())), ("m", pa.int32())])
-    found, _ = scan_rows(SAMPLE, query("m IS NULL AND n < 2", schema))
-    assert found.to_pylist() == [{"n": 0, "new": None, "m": None}, {"n": 1, "new": None, "m": None}]
+    actual, _ = scan_rows(SAMPLE, query("m IS NULL AND n < 2", schema))
+    assert actual.to_pylist() == [{"n": 0, "new": None, "m": None}, {"n": 1, "new": None, "m": None}]
     nothing, count = scan_rows(SAMPLE, query("m = 5", schema))
     assert nothing.num_rows == 0
     assert count.stripes[OrcOutcome.BY_STATISTICS] == 1
@@ -292,8 +292,8 @@ def test_a_wrong_stride_uses_spark() -> None:
 
 
 def test_files_without_rows_return_no_rows() -> None:
-    found, count = scan_rows(write_sample(TABLE.slice(0, 0)), query("n = 1"))
-    assert found.num_rows == 0
+    actual, count = scan_rows(write_sample(TABLE.slice(0, 0)), query("n = 1"))
+    assert actual.num_rows == 0
     assert count.stripes == Counter()
     one, _ = scan_rows(write_sample(TABLE.slice(7, 1)), query("n = 7"))
     assert one["n"].to_pylist() == [7]

@@ -164,8 +164,8 @@ def test_entries_of_maps_have_the_order_of_sparks_reader(
     with session_settings(spark, settings):
         expected = spark.read.orc(str(tmp_path / "maps")).where("id = 7").collect()
         result = session.scan("t", where="id = 7")
-        (found,) = result.run(lambda frame: frame.collect())
-    assert list(found.m.items()) == list(expected[0].m.items())
+        (actual,) = result.run(lambda frame: frame.collect())
+    assert list(actual.m.items()) == list(expected[0].m.items())
     assert result.report()["t"].reader == reader
 
 
@@ -180,8 +180,8 @@ def test_partition_columns_do_not_change_the_order_of_map_entries(
     with session_settings(spark, {"spark.sql.codegen.maxFields": "3"}):
         expected = spark.read.orc(str(tmp_path / "maps")).where("id = 7").select(*columns).collect()
         result = session.scan("t", where="id = 7", columns=columns)
-        (found,) = result.run(lambda frame: frame.collect())
-    assert list(found.m.items()) == list(expected[0].m.items())
+        (actual,) = result.run(lambda frame: frame.collect())
+    assert list(actual.m.items()) == list(expected[0].m.items())
     assert result.report()["t"].reader == "pushdown"
 
 
@@ -270,8 +270,8 @@ def test_rows_without_columns_are_counted(spark: SparkSession, table: Path, wher
     session = PushdownSession(spark)
     session.add_source("t", path=str(table / "left"), format="orc", reader="pushdown")
     query = "SELECT count(*) AS n FROM t" + (f" WHERE {where}" if where else "")
-    ((found,),) = session.sql(query).run(lambda frame: frame.collect())
-    assert found == (ROWS if where in (None, "k >= 0", "true") else 0)
+    ((actual,),) = session.sql(query).run(lambda frame: frame.collect())
+    assert actual == (ROWS if where in (None, "k >= 0", "true") else 0)
 
 
 def test_julian_dates_are_read_by_spark(spark: SparkSession, tmp_path: Path) -> None:
@@ -308,9 +308,9 @@ def test_padded_strings_are_those_of_spark(spark: SparkSession, tmp_path: Path) 
             expected = spark.read.orc(str(path)) if schema is None else spark.read.schema(schema).orc(str(path))
             session = PushdownSession(spark)
             session.add_source("t", path=str(path), format="orc", reader="pushdown", schema=schema)
-            found = session.scan("t", where=where).run(sorted_rows)
+            actual = session.scan("t", where=where).run(sorted_rows)
             assert session.scan("t", where=where).report()["t"].reader == "pushdown" or "c " in where
-            assert found == sorted_rows(expected.where(where)), (schema, where)
+            assert actual == sorted_rows(expected.where(where)), (schema, where)
 
 
 def test_a_damaged_file_is_named(spark: SparkSession, table: Path, tmp_path: Path) -> None:

@@ -57,19 +57,19 @@ def write(request: pytest.FixtureRequest, spark: SparkSession, by_spark: SparkFi
     ids=str,
 )
 def test_bounds_are_those_of_the_values(write: Write, values: pa.Array, low: object, high: object) -> None:
-    found = bounds(write(pa.table({"x": values})))
-    assert (found.low, found.high) == (low, high)
-    assert found.has_null is (values.null_count > 0)
-    assert found.values == len(values) - values.null_count
+    actual = bounds(write(pa.table({"x": values})))
+    assert (actual.low, actual.high) == (low, high)
+    assert actual.has_null is (values.null_count > 0)
+    assert actual.values == len(values) - values.null_count
 
 
 def test_bounds_of_times_are_widened_for_rounding(write: Write) -> None:
     micros = [-1_500_001, 86_400_000_000_123]
-    found = bounds(write(pa.table({"x": pa.array(micros, pa.timestamp("us", "UTC"))})))
-    assert isinstance(found.low, int)
-    assert isinstance(found.high, int)
-    assert -1_510_000 < found.low <= micros[0]
-    assert micros[1] <= found.high < micros[1] + 10_000
+    actual = bounds(write(pa.table({"x": pa.array(micros, pa.timestamp("us", "UTC"))})))
+    assert isinstance(actual.low, int)
+    assert isinstance(actual.high, int)
+    assert -1_510_000 < actual.low <= micros[0]
+    assert micros[1] <= actual.high < micros[1] + 10_000
 
 
 def test_bounds_of_local_times_are_widened_by_a_day() -> None:
@@ -78,40 +78,40 @@ def test_bounds_of_local_times_are_widened_by_a_day() -> None:
     day = 86_400_000_000
     for sample in (zoned, unzoned):
         known = bounds(sample)
-        found = bounds(sample, zone=Zone("Asia/Tokyo", 1_420_038_000))
+        actual = bounds(sample, zone=Zone("Asia/Tokyo", 1_420_038_000))
         wider = day if sample is unzoned else 0
         assert isinstance(known.low, int)
         assert isinstance(known.high, int)
-        assert (found.low, found.high) == (known.low - wider, known.high + wider)
+        assert (actual.low, actual.high) == (known.low - wider, known.high + wider)
 
 
 @pytest.mark.parametrize("days", [[-141_428, 0], [-700_000, -141_428]])
 def test_julian_dates_have_no_bounds(days: list[int]) -> None:
-    found = bounds(write_sample(pa.table({"x": pa.array(days, pa.int32()).cast(pa.date32())})))
-    assert (found.low, found.high) == (None, None)
+    actual = bounds(write_sample(pa.table({"x": pa.array(days, pa.int32()).cast(pa.date32())})))
+    assert (actual.low, actual.high) == (None, None)
 
 
 @pytest.mark.parametrize("values", [[1.0, math.nan, 5.0], [math.nan, 100.0], [5.0, math.nan], [math.inf, -math.inf]])
 def test_columns_with_nan_have_no_bounds(write: Write, values: list[float]) -> None:
-    found = bounds(write(pa.table({"x": values})))
-    assert (found.low, found.high) == (None, None)
+    actual = bounds(write(pa.table({"x": values})))
+    assert (actual.low, actual.high) == (None, None)
 
 
 def test_bounds_of_long_strings_are_truncated(spark: SparkSession, by_spark: SparkFile) -> None:
     low, high = "a" * 2000, "z" * 2000
-    found = bounds(by_spark(spark.createDataFrame([(low,), (high,)], "x string")))
-    assert isinstance(found.low, str)
-    assert isinstance(found.high, str)
-    assert (len(found.low), len(found.high)) == (1024, 1024)
-    assert found.low < low
-    assert found.high > high
+    actual = bounds(by_spark(spark.createDataFrame([(low,), (high,)], "x string")))
+    assert isinstance(actual.low, str)
+    assert isinstance(actual.high, str)
+    assert (len(actual.low), len(actual.high)) == (1024, 1024)
+    assert actual.low < low
+    assert actual.high > high
 
 
 def test_invalid_utf8_has_no_bounds(spark: SparkSession, by_spark: SparkFile) -> None:
     """Java's writer replaces these bytes with U+FFFD, which sorts differently."""
     frame = spark.sql("SELECT CAST(X'FF61' AS STRING) AS x UNION ALL SELECT 'a'")
-    found = bounds(by_spark(frame))
-    assert (found.low, found.high) == ("a", None)
+    actual = bounds(by_spark(frame))
+    assert (actual.low, actual.high) == ("a", None)
 
 
 def test_padded_strings_have_no_bounds() -> None:

@@ -18,8 +18,8 @@ HALF = SECOND // 2
 def move_times(zone: Zone, *nanos: int | None) -> list[int | None]:
     times = zone.instants(pa.array(nanos, pa.timestamp("ns")))
     assert times.type == pa.timestamp("ns")
-    found: list[int | None] = times.cast(pa.int64()).to_pylist()
-    return found
+    moments: list[int | None] = times.cast(pa.int64()).to_pylist()
+    return moments
 
 
 def test_times_are_counted_from_the_writers_midnight_of_2015() -> None:

@@ -140,8 +140,8 @@ def test_nodes_with_another_meaning_are_left_out(text: str, expected: str | None
     assert tree is not None
     root = bind(tree, Scope(SCHEMA, has_plain_strings=True)).artifact
     assert root is not None
-    found = datafusion_filter(root, lambda column: column.path[0])
-    assert (None if found is None else str(found)) == (None if expected is None else f"Expr({expected})")
+    actual = datafusion_filter(root, lambda column: column.path[0])
+    assert (None if actual is None else str(actual)) == (None if expected is None else f"Expr({expected})")
 
 
 def test_a_column_that_must_not_be_filtered_is_left_out() -> None:
@@ -149,5 +149,5 @@ def test_a_column_that_must_not_be_filtered_is_left_out() -> None:
     assert tree is not None
     root = bind(tree, Scope(SCHEMA, has_plain_strings=True)).artifact
     assert root is not None
-    found = datafusion_filter(root, lambda column: None if column.path == ("i",) else "G")
-    assert str(found) == "Expr(G = Int64(2))"
+    actual = datafusion_filter(root, lambda column: None if column.path == ("i",) else "G")
+    assert str(actual) == "Expr(G = Int64(2))"

@@ -39,9 +39,9 @@ def test_columns_are_matched_by_name_in_any_case_with_their_leaves(tmp_path: Pat
             ("gone", pa.date32()),
         ]
     )
-    found = match(tmp_path, table, requested)
-    assert found.names == {"m": "m", "s": "S", "A.B": "a.b", "gone": None}
-    assert found.leaves == {"m": (3, 4), "s": (2,), "A.B": (0,)}
+    actual = match(tmp_path, table, requested)
+    assert actual.names == {"m": "m", "s": "S", "A.B": "a.b", "gone": None}
+    assert actual.leaves == {"m": (3, 4), "s": (2,), "A.B": (0,)}
 
 
 @pytest.mark.parametrize(
@@ -79,8 +79,8 @@ def test_other_types_are_rejected(tmp_path: Path, stored: pa.Array, requested: p
 
 def test_columns_stored_in_milliseconds_are_recognized(tmp_path: Path) -> None:
     table = pa.table({"a": pa.array([1], pa.timestamp("ms", "UTC")), "b": pa.array([1], pa.timestamp("us", "UTC"))})
-    found = match(tmp_path, table, pa.schema([("a", pa.timestamp("us", "UTC")), ("b", pa.timestamp("us", "UTC"))]))
-    assert found.in_milliseconds == {"a"}
+    actual = match(tmp_path, table, pa.schema([("a", pa.timestamp("us", "UTC")), ("b", pa.timestamp("us", "UTC"))]))
+    assert actual.in_milliseconds == {"a"}
 
 
 def test_codecs_that_spark_lacks_are_rejected(tmp_path: Path) -> None:

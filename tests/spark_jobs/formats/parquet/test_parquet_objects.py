@@ -64,8 +64,8 @@ def test_splits_of_an_object_have_all_its_rows_once(store: ObjectStore, content:
 def test_row_groups_of_objects_are_pruned(store: ObjectStore, content: bytes) -> None:
     bucket = store.bucket()
     path, storage = store.put(bucket, "t.parquet", content), store.storage(bucket)
-    found, counts = _read(path, storage, NEEDLE, 0, len(content))
-    assert found.to_pylist() == [{"id": 32_100, "text": "row 32100"}]
+    actual, counts = _read(path, storage, NEEDLE, 0, len(content))
+    assert actual.to_pylist() == [{"id": 32_100, "text": "row 32100"}]
     assert counts.row_groups[ParquetOutcome.BY_STATISTICS] == ROWS // EACH - 1
     assert counts.bytes_read < len(content) // 2
 
@@ -98,11 +98,11 @@ def test_errors_of_the_store_have_no_secrets(store: ObjectStore, content: bytes)
             store.client().delete_object(Bucket=bucket, Key="t.parquet")
             list(file.batches(0, len(content), ParquetMetrics()))
 
-    with pytest.raises(PushdownError) as caught:
+    with pytest.raises(PushdownError) as error:
         delete_and_read()
     keys = store.settings().keys
     assert keys is not None
-    assert keys.secret_key not in str(caught.value)
+    assert keys.secret_key not in str(error.value)
 
 
 @pytest.mark.parametrize(

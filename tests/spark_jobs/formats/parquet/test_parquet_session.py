@@ -61,8 +61,8 @@ def agrees(
         frame = frame if schema is None else frame.schema(schema)
         expected = frame.parquet(str(path)).where(where).select(*(columns or ["*"]))
         expected_rows = sorted_rows(expected)
-    found, report = scan(spark, path, where, columns, schema=schema, options=options)
-    assert found == expected_rows, report.reason
+    actual, report = scan(spark, path, where, columns, schema=schema, options=options)
+    assert actual == expected_rows, report.reason
     return report
 
 

@@ -184,8 +184,8 @@ def test_both_sides_of_a_join_have_their_own_implicit_columns(spark: SparkSessio
         "SELECT l.id, l.filename AS one, r.filename AS other FROM left l JOIN right r ON l.id = r.id "
         "WHERE l.at.place = 'needle' AND r.at.place = 'needle'"
     )
-    found = query.run(sorted_rows)
-    assert found == [f"Row(id={n}, one='left.json', other='right.json')" for n in (13, 3)]
+    actual = query.run(sorted_rows)
+    assert actual == [f"Row(id={n}, one='left.json', other='right.json')" for n in (13, 3)]
     assert [report.carrier for report in query.report().values()] == ["jvm", "jvm"]
 
 

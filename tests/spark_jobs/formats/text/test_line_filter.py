@@ -54,8 +54,8 @@ def test_a_match_counts_only_in_its_field() -> None:
     lines = [b"x,y,x", b"y,x,y", b"y,x", b"x,x", b"'y,z',x", b"y\\,y,x", b"y,y,x,'", b"xx", b",x", b"x,"]
     kept = [b"y,x,y", b"y,x", b"x,x", b"'y,z',x", b"y\\,y,x", b",x"]
     for end in (b"\n", b"\r\n", b"\r"):
-        found = _candidates(b"".join(line + end for line in lines), pattern=pattern)
-        assert [line for line in found if line] == kept
+        actual = _candidates(b"".join(line + end for line in lines), pattern=pattern)
+        assert [line for line in actual if line] == kept
 
 
 def test_alternatives_match_in_their_own_fields_or_anywhere() -> None:
@@ -145,8 +145,8 @@ def _scan(
     def numbers() -> Iterator[pa.RecordBatch]:
         yield pa.RecordBatch.from_pydict({"id": list(range(len(cut)))})
 
-    found = [line for batch in scan(numbers()) for line in batch.column(0).to_pylist()]
-    return found, [counts[number][str(path)] for number in range(len(cut))]
+    lines = [line for batch in scan(numbers()) for line in batch.column(0).to_pylist()]
+    return lines, [counts[number][str(path)] for number in range(len(cut))]
 
 
 def _number_lines(tmp_path: Path, count: int) -> Path:
@@ -164,19 +164,19 @@ def test_workers_exclude_imported_modules_from_garbage_collection(spark: SparkSe
         yield from scan(batches)
         yield pa.RecordBatch.from_arrays([pa.array([f"{gc.get_freeze_count()}"])], ["value"])
 
-    found = [row.value for row in spark.range(0, 1, 1, 1).mapInArrow(frozen, "value string").collect()]
-    assert found[:-1] == ["0 x"]
-    assert int(found[-1]) > 10_000
+    actual = [row.value for row in spark.range(0, 1, 1, 1).mapInArrow(frozen, "value string").collect()]
+    assert actual[:-1] == ["0 x"]
+    assert int(actual[-1]) > 10_000
 
 
 @pytest.mark.parametrize("tasks", [1, 2, 7, 50])
 def test_a_scan_returns_every_line_once_and_counts_bytes_and_lines(tmp_path: Path, tasks: int) -> None:
     path = _number_lines(tmp_path, 300)
-    found, counts = _scan(path, tasks)
-    assert found == [f"{n} x" for n in range(0, 300, 3)]
+    actual, counts = _scan(path, tasks)
+    assert actual == [f"{n} x" for n in range(0, 300, 3)]
     done = sum_metrics(counts)
     assert (done.rows_decoded, done.rows_returned) == (100, 100)
-    assert done.candidate_bytes == sum(map(len, found))
+    assert done.candidate_bytes == sum(map(len, actual))
     assert done.bytes_searched == path.stat().st_size
 
 

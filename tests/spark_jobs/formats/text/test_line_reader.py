@@ -48,8 +48,8 @@ def test_lines_with_mixed_terminators_are_complete_for_any_split(tmp_path: Path)
         content = b"".join(pieces) + b"end\n"
         path = _file(tmp_path / "data", content)
         for size in (1, 2, 3, 7, 20):
-            found = b"".join(map(_windows, _splits(path, size)))
-            assert found.replace(b"\r", b"\n").split() == content.replace(b"\r", b"\n").split(), (content, size)
+            actual = b"".join(map(_windows, _splits(path, size)))
+            assert actual.replace(b"\r", b"\n").split() == content.replace(b"\r", b"\n").split(), (content, size)
 
 
 def test_a_carriage_return_is_content_if_only_newlines_end_lines(tmp_path: Path) -> None:
@@ -66,9 +66,9 @@ def test_lines_longer_than_a_window_stay_whole(tmp_path: Path, monkeypatch: pyte
     content = b"".join(b"x" * size + b"\n" for size in (0, 1, 5, 300, 2, 70_000, 3))
     path = _file(tmp_path / "data", content)
     for size in (1000, len(content)):
-        found = [bytes(w.view) for split in _splits(path, size) for w in LineReader(split).windows()]
-        assert b"".join(found) == content
-        assert all(part.endswith(b"\n") for part in found)
+        actual = [bytes(w.view) for split in _splits(path, size) for w in LineReader(split).windows()]
+        assert b"".join(actual) == content
+        assert all(part.endswith(b"\n") for part in actual)
 
 
 def test_memory_is_bounded_by_the_window(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -155,8 +155,8 @@ def test_sources_are_opened_concurrently_and_the_error_names_the_first_invalid_o
     for name in ("one", "two", "three", "four", "five"):
         pq.write_table(pa.table({"k": [1, 2], name: ["x", "y"]}), tmp_path / f"{name}.parquet")
         session.add_source(name, path=str(tmp_path / f"{name}.parquet"), format="parquet", reader="spark")
-    found = session.sql("SELECT count(*) AS n FROM one JOIN two USING (k) JOIN three USING (k) JOIN four USING (k)").df
-    assert found.collect()[0].n == 2
+    actual = session.sql("SELECT count(*) AS n FROM one JOIN two USING (k) JOIN three USING (k) JOIN four USING (k)").df
+    assert actual.collect()[0].n == 2
     for name in ("three", "four"):
         (tmp_path / f"{name}.parquet").unlink()
     with pytest.raises(PushdownError, match="source 'three'"):

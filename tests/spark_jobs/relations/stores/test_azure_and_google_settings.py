@@ -45,16 +45,16 @@ def azure(entries: dict[str, str], scheme: str = "abfss", authority: str = f"lak
     ],
 )
 def test_azure_entries_become_settings(entries: dict[str, str], expected: AzureSettings) -> None:
-    found = azure(entries)
-    assert found == expected
-    assert "hush" not in repr(found)
-    assert found.redact("a hush\nb?sig=x%2Fy&sp=r") == "a *** b?sig=***&sp=r" or found.key is None
+    actual = azure(entries)
+    assert actual == expected
+    assert "hush" not in repr(actual)
+    assert actual.redact("a hush\nb?sig=x%2Fy&sp=r") == "a *** b?sig=***&sp=r" or actual.key is None
 
 
 def test_domain_and_scheme_come_from_the_uri() -> None:
     authority = "lake@mine.blob.core.usgovcloudapi.net"
-    found = azure({"fs.azure.account.key": "k"}, "abfs", authority)
-    assert (found.account, found.domain, found.scheme) == ("mine", "core.usgovcloudapi.net", "https")
+    actual = azure({"fs.azure.account.key": "k"}, "abfs", authority)
+    assert (actual.account, actual.domain, actual.scheme) == ("mine", "core.usgovcloudapi.net", "https")
     assert azure({"fs.azure.account.key": "k", "fs.azure.always.use.https": "false"}, "abfs").scheme == "http"
     assert azure({"fs.azure.account.key": "k", "fs.azure.always.use.https": "false"}, "abfss").scheme == "https"
 
@@ -76,9 +76,9 @@ def test_domain_and_scheme_come_from_the_uri() -> None:
 def test_azure_entries_that_only_hadoop_supports_are_unsupported_without_showing_secrets(
     entries: dict[str, str], key: str
 ) -> None:
-    with pytest.raises(UnsupportedError, match=key) as caught:
+    with pytest.raises(UnsupportedError, match=key) as error:
         azure(entries)
-    assert "hush" not in str(caught.value)
+    assert "hush" not in str(error.value)
 
 
 @pytest.mark.parametrize("authority", ["lake", "lake@mine", "mine.dfs.core.windows.net", "a@b@c"])
@@ -118,21 +118,21 @@ def test_google_entries_become_settings(entries: dict[str, str], expected: Googl
 def test_google_entries_that_only_hadoop_supports_are_unsupported_without_showing_secrets(
     entries: dict[str, str], key: str
 ) -> None:
-    with pytest.raises(UnsupportedError, match=key) as caught:
+    with pytest.raises(UnsupportedError, match=key) as error:
         google_settings(entries)
-    assert "hush" not in str(caught.value)
+    assert "hush" not in str(error.value)
 
 
 def test_settings_of_the_session_and_of_the_source_are_read(spark: SparkSession) -> None:
     uris = [f"abfss://lake@{HOST}/a", "gs://bucket/b"]
     spark.conf.set("fs.gs.auth.type", "UNAUTHENTICATED")
     try:
-        found = storage_for(spark, uris, {f"fs.azure.account.key.{HOST}": "hush"})
+        actual = storage_for(spark, uris, {f"fs.azure.account.key.{HOST}": "hush"})
     finally:
         spark.conf.unset("fs.gs.auth.type")
-    settings = {name: bucket.settings for name, bucket in found._buckets.items()}
+    settings = {name: bucket.settings for name, bucket in actual._buckets.items()}
     assert settings == {f"lake@{HOST}": AzureSettings("mine", key="hush"), "bucket": GoogleSettings(anonymous=True)}
-    assert "hush" not in repr(found)
+    assert "hush" not in repr(actual)
 
 
 @pytest.mark.parametrize("scheme", ["gs", "abfss"])

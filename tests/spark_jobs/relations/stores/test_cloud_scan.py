@@ -93,7 +93,7 @@ def tables(store: CloudStore, spark: SparkSession, folder: Path) -> Iterator[str
 def test_rows_equal_those_of_sparks_reader(
     spark: SparkSession, store: CloudStore, tables: str, source_format: str, where: str
 ) -> None:
-    found = {}
+    actual = {}
     for reader in ("pushdown", "spark"):
         session = PushdownSession(spark)
         options = {"recursiveFileLookup": "true"}
@@ -101,26 +101,26 @@ def test_rows_equal_those_of_sparks_reader(
         path = f"{tables}/{source_format}"
         session.add_source("t", path=path, format=source_format, schema=schema, options=options, reader=reader)
         result = session.scan("t", columns=["id", "name", "filename", "fqn"], where=where)
-        found[reader] = Counter(result.run(DataFrame.collect))
+        actual[reader] = Counter(result.run(DataFrame.collect))
         report = result.report()["t"]
         assert report.reader == reader, report.reason
         assert report.carrier != "jvm"
-    assert found["pushdown"] == found["spark"]
-    assert found["spark"]
+    assert actual["pushdown"] == actual["spark"]
+    assert actual["spark"]
 
 
 def test_objects_with_odd_keys_have_sparks_rows_and_implicit_columns(spark: SparkSession, tables: str) -> None:
-    found = {}
+    actual = {}
     for reader in ("pushdown", "spark"):
         session = PushdownSession(spark)
         options = {"recursiveFileLookup": "true"}
         session.add_source("t", path=f"{tables}/keys", format="json", schema=SCHEMA, options=options, reader=reader)
         result = session.scan("t", columns=["id", "filename", "filepath", "fqn"], where="name LIKE 'o%' AND id >= 0")
-        found[reader] = Counter(result.run(DataFrame.collect))
+        actual[reader] = Counter(result.run(DataFrame.collect))
         report = result.report()["t"]
         assert report.reader == reader, report.reason
-    assert found["pushdown"] == found["spark"]
-    assert found["spark"].total() == len(ODD_KEYS)
+    assert actual["pushdown"] == actual["spark"]
+    assert actual["spark"].total() == len(ODD_KEYS)
 
 
 def test_parquet_in_googles_store_with_other_credentials_is_left_to_spark(
@@ -181,11 +181,11 @@ def test_an_object_that_vanishes_names_its_path(spark: SparkSession, store: Clou
     result = session.scan("t", where="id = 4711")
     store.delete("data/json/2026/a b+c%20ü#.json")
     try:
-        with pytest.raises(Exception, match="vanished") as caught:
+        with pytest.raises(Exception, match="vanished") as failure:
             result.run(DataFrame.collect)
-        error = classify(caught.value)
+        error = classify(failure.value)
         assert (error.code.value, error.retryable) == ("missing_path", True)
-        assert AZURE_KEY not in str(caught.value)
+        assert AZURE_KEY not in str(failure.value)
     finally:
         store.put("data/json/2026/a b+c%20ü#.json", JSON)
 
@@ -226,10 +226,10 @@ def test_denied_access_shows_no_secret(store: CloudStore) -> None:
     for credentials in ({"key": "aHVzaA=="}, {"key": None, "sas_token": "?sv=2021-08-06&ss=b&sp=r&sig=a%2Fhush"}):
         settings = AzureSettings("devstoreaccount1", scheme="http", endpoint=store.settings.endpoint, **credentials)
         assert "hush" not in repr(settings)
-        with pytest.raises(PermissionError, match="access denied") as caught:
+        with pytest.raises(PermissionError, match="access denied") as error:
             Storage({store.bucket: settings}).open(store.path("bytes"))
-        assert "hush" not in str(caught.value)
-        assert caught.value.__cause__ is None
+        assert "hush" not in str(error.value)
+        assert error.value.__cause__ is None
 
 
 @pytest.mark.parametrize("moment", ["before the read", "during the read"])
@@ -248,12 +248,12 @@ def test_a_signature_that_expires_raises_a_final_error(store: CloudStore, moment
         windows = LineReader(Split(path, 0, len(content), Compression.NONE, storage)).windows()
     # The server's clock has whole seconds.
     time.sleep(max(seconds + 1 - (time.monotonic() - started), 0))
-    with pytest.raises(AccessDeniedError, match="the credentials may have expired") as caught:
+    with pytest.raises(AccessDeniedError, match="the credentials may have expired") as failure:
         list(windows)
-    error = classify(caught.value)
+    error = classify(failure.value)
     assert (error.code.value, error.retryable) == ("bad_spec", False)
     assert path in error.message
-    assert not any(secret in str(caught.value) for secret in (AZURE_KEY, settings.sas_token))
+    assert not any(secret in str(failure.value) for secret in (AZURE_KEY, settings.sas_token))
 
 
 def test_a_parquet_scan_signs_requests_and_shows_no_signature(store: CloudStore, folder: Path) -> None:
@@ -272,9 +272,9 @@ def test_a_parquet_scan_signs_requests_and_shows_no_signature(store: CloudStore,
             time.sleep(seconds + 1)
             list(file.batches(0, file.size, ParquetMetrics()))
 
-    with pytest.raises(AccessDeniedError, match="the credentials may have expired") as caught:
+    with pytest.raises(AccessDeniedError, match="the credentials may have expired") as error:
         read_until_it_expires()
-    assert "sig=" not in "".join(traceback.format_exception(caught.value))
+    assert "sig=" not in "".join(traceback.format_exception(error.value))
 
 
 def test_an_object_with_a_content_encoding_is_rejected_by_google(store: CloudStore) -> None:

@@ -110,16 +110,16 @@ def test_csv_files_with_headers_in_partitions_are_searched(
 def test_file_columns_equal_those_of_sparks_reader(
     request: pytest.FixtureRequest, spark: SparkSession, carrier: str
 ) -> None:
-    found = {}
+    actual = {}
     for reader in ("pushdown", "spark"):
         session = PushdownSession(spark)
         path, options = f"{_home(request, carrier)}/json", {"recursiveFileLookup": "true"}
         session.add_source("data", path=path, format="json", schema=SCHEMA, options=options, reader=reader)
         result = session.scan("data", columns=COLUMNS, where="at.place = 'needle'")
-        found[reader] = result.run(sorted_rows)
+        actual[reader] = result.run(sorted_rows)
         assert result.report()["data"].reader == reader
-    assert found["pushdown"] == found["spark"]
-    assert any("a b+c%20ü#.json" in row for row in found["spark"])
+    assert actual["pushdown"] == actual["spark"]
+    assert any("a b+c%20ü#.json" in row for row in actual["spark"])
 
 
 @pytest.mark.parametrize("where", ["id = 4711", "name = 'name 42' AND id > 100", "day >= DATE'2024-02-28'", None])

@@ -30,8 +30,8 @@ _SERVICE = {
 def test_name_nodes_have_the_addresses_of_hadoops_settings(
     authority: str, settings: dict[str, str], name_nodes: tuple[str, ...]
 ) -> None:
-    found = hdfs_settings(authority, lambda key: settings.get(key, ""), "me")
-    assert (found.name_nodes, found.user) == (name_nodes, "me")
+    actual = hdfs_settings(authority, lambda key: settings.get(key, ""), "me")
+    assert (actual.name_nodes, actual.user) == (name_nodes, "me")
 
 
 @pytest.mark.parametrize(

@@ -34,8 +34,8 @@ def test_the_suffix_determines_the_compression(name: str, compression: Compressi
 def test_uris_of_files_with_special_characters_are_decoded(tmp_path: Path) -> None:
     path = tmp_path / "a b%20#?ü.json"
     path.write_bytes(b"12345")
-    found = local_files([path.as_uri()])
-    assert [(file.path, file.size) for file in found] == [(str(path), 5)]
+    actual = local_files([path.as_uri()])
+    assert [(file.path, file.size) for file in actual] == [(str(path), 5)]
     assert decode_uri(path.as_uri()).endswith("a b%20#?ü.json")
 
 

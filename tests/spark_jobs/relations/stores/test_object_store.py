@@ -96,8 +96,8 @@ def test_after_a_split_only_the_end_of_its_last_line_is_fetched(store: ObjectSto
     content = _numbers(4 << 20)
     path = store.put(bucket, "data", content)
     reader = LineReader(Split(path, 1000, 200_000, Compression.NONE, store.storage(bucket)))
-    found = b"".join(bytes(window.view) for window in reader.windows())
-    assert found == content[1040:200_005]
+    actual = b"".join(bytes(window.view) for window in reader.windows())
+    assert actual == content[1040:200_005]
     assert reader.bytes_read <= 199_001 + (64 << 10)
 
 
@@ -134,10 +134,10 @@ def test_reads_at_random_positions_return_the_objects_bytes(store: ObjectStore) 
         for _ in range(60):
             if rng.random() < 0.4:
                 position = file.seek(rng.randrange(len(content) + 10))
-            found = file.read(rng.randrange(1, 400_000))
-            assert found == content[position : position + len(found)]
-            assert found or position >= len(content)
-            position += len(found)
+            actual = file.read(rng.randrange(1, 400_000))
+            assert actual == content[position : position + len(actual)]
+            assert actual or position >= len(content)
+            position += len(actual)
             assert file.tell() == position
 
 
@@ -150,12 +150,12 @@ def test_requests_without_keys_are_anonymous(store: ObjectStore) -> None:
 
 def _failure(split: Split) -> PushdownError:
     """Return the error of reading a split. Its traceback has no secrets."""
-    with pytest.raises(PushdownError) as caught:
+    with pytest.raises(PushdownError) as error:
         _lines(split)
-    shown = "".join(traceback.format_exception(caught.value))
+    shown = "".join(traceback.format_exception(error.value))
     assert split.path in shown
     assert not any(secret in shown for secret in SECRETS)
-    return caught.value
+    return error.value
 
 
 def test_a_missing_object_raises_a_retryable_missing_path(store: ObjectStore) -> None:
@@ -191,11 +191,11 @@ def test_an_expired_session_token_raises_an_error_that_is_not_retried(store: Obj
         if moment == "during the read":
             next(windows)
         proxy.is_expired = True
-        with pytest.raises(BadSpecError, match="the credentials may have expired") as caught:
+        with pytest.raises(BadSpecError, match="the credentials may have expired") as error:
             list(windows)
-    assert "give the job credentials that may read it" in str(caught.value)
-    assert not caught.value.code.retryable
-    assert not any(secret in str(caught.value) for secret in SECRETS)
+    assert "give the job credentials that may read it" in str(error.value)
+    assert not error.value.code.retryable
+    assert not any(secret in str(error.value) for secret in SECRETS)
 
 
 def test_a_user_with_read_permission_can_read(store: ObjectStore) -> None:

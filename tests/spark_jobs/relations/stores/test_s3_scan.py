@@ -221,12 +221,12 @@ def test_credentials_are_not_in_plans_reports_or_logs(spark: SparkSession, bucke
 def test_an_object_that_vanishes_before_the_read_raises_one_line(spark: SparkSession, bucket: Bucket) -> None:
     result = _scan(spark, bucket.path(), reader="pushdown")
     bucket.delete("2026/02/big")
-    with pytest.raises(Exception, match="vanished") as caught:
+    with pytest.raises(Exception, match="vanished") as failure:
         _ran(result)
-    error = classify(caught.value)
+    error = classify(failure.value)
     assert (error.code.value, error.retryable) == ("missing_path", True)
     assert error.message == f"{bucket.path('2026/02/big')} vanished before it was read; run the task again"
-    assert _no_secret_in(f"{error.model_dump_json()} {caught.value}")
+    assert _no_secret_in(f"{error.model_dump_json()} {failure.value}")
 
 
 def test_denied_access_raises_sparks_error(spark: SparkSession, bucket: Bucket) -> None:
@@ -234,12 +234,12 @@ def test_denied_access_raises_sparks_error(spark: SparkSession, bucket: Bucket) 
     path = bucket.path("plain.json")
     with bucket.store.asking_who():
         if not bucket.mounted:
-            with pytest.raises(Exception, match="AccessDenied") as caught:
+            with pytest.raises(Exception, match="AccessDenied") as failure:
                 _scan(spark, path, reader="pushdown")
-            error = classify(caught.value)
+            error = classify(failure.value)
             assert (error.code.value, error.retryable) == ("bad_spec", False)
             assert error.message.startswith(f"access denied: {path}")
-            assert _no_secret_in(f"{error.model_dump_json()} {caught.value}")
+            assert _no_secret_in(f"{error.model_dump_json()} {failure.value}")
             return
         report = _scan(spark, path, reader="pushdown").report()["events"]
     assert report.reader == "spark"
@@ -260,13 +260,13 @@ def test_a_session_token_that_expires_after_planning_is_a_final_error(spark: Spa
             assert (report.reader, rows) == ("spark", expected)
             assert "the credentials may have expired" in report.reason
             return
-        with pytest.raises(Exception, match="Bad Request") as caught:
+        with pytest.raises(Exception, match="Bad Request") as failure:
             _ran(result)
-    error = classify(caught.value)
+    error = classify(failure.value)
     assert (error.code.value, error.retryable) == ("bad_spec", False)
     assert error.message.startswith("access denied, the credentials may have expired: ")
     assert "s3a://" in error.message
-    assert _no_secret_in(f"{error.model_dump_json()} {caught.value}")
+    assert _no_secret_in(f"{error.model_dump_json()} {failure.value}")
 
 
 def test_the_report_names_a_setting_that_only_hadoop_supports(spark: SparkSession, bucket: Bucket) -> None:

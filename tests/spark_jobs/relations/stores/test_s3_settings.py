@@ -37,8 +37,8 @@ def test_the_default_endpoint_is_aws_over_https() -> None:
     ],
 )
 def test_endpoints_are_translated(entries: dict[str, str], expected: tuple[str, str | None, bool]) -> None:
-    found = settings({key: value.strip() for key, value in entries.items()})
-    assert (found.scheme, found.endpoint, found.virtual) == expected
+    actual = settings({key: value.strip() for key, value in entries.items()})
+    assert (actual.scheme, actual.endpoint, actual.virtual) == expected
 
 
 @pytest.mark.parametrize(
@@ -94,13 +94,13 @@ def test_the_region_is_required_for_endpoints_without_one(endpoint: str) -> None
 def test_the_first_provider_with_credentials_is_used(
     entries: dict[str, str], keys: KeyPair | None, ambient: bool
 ) -> None:
-    found = settings(entries, environment=IN_ENVIRONMENT)
-    assert (found.keys, found.ambient) == (keys, ambient)
+    actual = settings(entries, environment=IN_ENVIRONMENT)
+    assert (actual.keys, actual.ambient) == (keys, ambient)
 
 
 def test_without_keys_ambient_credentials_are_used() -> None:
-    found = settings({"fs.s3a.access.key": "", "fs.s3a.secret.key": ""})
-    assert (found.keys, found.ambient) == (None, True)
+    actual = settings({"fs.s3a.access.key": "", "fs.s3a.secret.key": ""})
+    assert (actual.keys, actual.ambient) == (None, True)
 
 
 def test_settings_of_a_bucket_override_common_settings() -> None:
@@ -149,9 +149,9 @@ def test_other_schemes_are_supported_if_they_are_mapped_to_s3a(spark: SparkSessi
     [("hadoop.security.credential.provider.path", "jceks://file/secrets"), ("fs.s3a.impl", "a.B")],
 )
 def test_settings_outside_the_store_that_only_hadoop_supports_raise(spark: SparkSession, key: str, value: str) -> None:
-    with pytest.raises(UnsupportedError, match=key) as caught:
+    with pytest.raises(UnsupportedError, match=key) as error:
         storage_for(spark, ["s3a://AK:hush@b/x"], KEYS | {key: value})
-    assert str(caught.value).startswith("s3a://b: ")
+    assert str(error.value).startswith("s3a://b: ")
 
 
 @pytest.mark.parametrize(
@@ -182,10 +182,10 @@ def test_settings_outside_the_store_that_only_hadoop_supports_raise(spark: Spark
     ],
 )
 def test_the_reason_names_an_unsupported_key_without_secrets(key: str, value: str) -> None:
-    with pytest.raises(UnsupportedError) as caught:
+    with pytest.raises(UnsupportedError) as error:
         settings({key: value, "fs.s3a.encryption.key": "hush"})
-    assert key.replace("bucket.b.", "") in str(caught.value)
-    assert "hush" not in str(caught.value)
+    assert key.replace("bucket.b.", "") in str(error.value)
+    assert "hush" not in str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -235,11 +235,11 @@ def test_session_and_source_options_override_the_context(spark: SparkSession) ->
     spark.conf.set("fs.s3a.bucket.mine.endpoint", "http://session:1")
     try:
         options = {"fs.s3a.bucket.mine.endpoint.region": "eu-south-2", "header": "true"}
-        found = storage_for(spark, ["s3a://mine/x", "file:///y"], options)
+        actual = storage_for(spark, ["s3a://mine/x", "file:///y"], options)
     finally:
         spark.conf.unset("fs.s3a.bucket.mine.endpoint")
         for key in ("access.key", "secret.key", "endpoint"):
             hadoop.unset(f"fs.s3a.bucket.mine.{key}")
-    settings = found._buckets["mine"].settings
+    settings = actual._buckets["mine"].settings
     assert settings == S3Settings("eu-south-2", "http", "session:1", keys=KeyPair("AK", "hush"))
-    assert repr(found) == "Storage(mine)"
+    assert repr(actual) == "Storage(mine)"
