@@ -112,10 +112,10 @@ class FilterCase:
         """Assert that the results do not depend on the Arrow layout of the rows."""
         batch, large = self._batch, self._large
         mask = arrow_filter.mask(batch).to_pylist()
-        kept = [result is True for result in mask]
-        assert arrow_filter.keep(batch).to_pylist() == kept, about
+        passing_rows = [result is True for result in mask]
+        assert arrow_filter.keep(batch).to_pylist() == passing_rows, about
         assert arrow_filter.mask(batch.slice(7, 50)).to_pylist() == mask[7:57], about
-        assert arrow_filter.keep(large).to_pylist() == kept * COPIES, about
+        assert arrow_filter.keep(large).to_pylist() == passing_rows * COPIES, about
         assert arrow_filter.mask(large).to_pylist() == mask * COPIES, about
         assert arrow_filter.mask(encode_dictionaries(batch)).to_pylist() == mask, about
         assert arrow_filter.mask(batch.slice(0, 0)).to_pylist() == [], about
@@ -141,8 +141,8 @@ class FilterCase:
 def check_where(frame: DataFrame, predicates: list[str], results: dict[str, Results]) -> None:
     """Assert that a predicate in WHERE keeps the rows for which it is true as a column."""
     for text in predicates:
-        kept = {row[0] for row in frame.where(text).select(ROW).collect()}
-        assert kept == {number for number, result in enumerate(results[text]) if result}, text
+        passing_rows = {row[0] for row in frame.where(text).select(ROW).collect()}
+        assert passing_rows == {number for number, result in enumerate(results[text]) if result}, text
 
 
 def row_text(batch: pa.RecordBatch, arrow_filter: ArrowFilter, number: int) -> str:

@@ -180,15 +180,17 @@ class DamagedFormat:
         (directory / QUERIES).write_bytes(pickle.dumps(dict(self.queries)))
         # Arrow's usual allocator reserves address space ahead.
         env = {**os.environ, "ARROW_DEFAULT_MEMORY_POOL": "system", "PYTHONPATH": os.pathsep.join(sys.path)}
-        done = subprocess.run(
+        process = subprocess.run(
             [sys.executable, self.script, str(directory)], capture_output=True, text=True, env=env, check=False
         )
         outcomes = {}
-        for line in done.stdout.splitlines():
+        for line in process.stdout.splitlines():
             name, results = json.loads(line)
             outcomes[name] = {query: Outcome(tuple(rows), *problem) for query, (rows, *problem) in results.items()}
         left = [path.name for path in _files(directory) if path.name not in outcomes]
-        assert not left, f"reading {left[0]} ended the process with status {done.returncode}: {done.stderr[-2000:]}"
+        assert not left, (
+            f"reading {left[0]} ended the process with status {process.returncode}: {process.stderr[-2000:]}"
+        )
         return outcomes
 
 

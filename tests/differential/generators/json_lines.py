@@ -39,9 +39,9 @@ def line(rng: random.Random, schema: t.StructType, odd: float) -> bytes:
     return rng.choice(_SPACES).encode() + encode(rng, record(rng, schema, odd), odd) + rng.choice(_SPACES).encode()
 
 
-def encode(rng: random.Random, written: str, odd: float) -> bytes:
+def encode(rng: random.Random, value_text: str, odd: float) -> bytes:
     """Return UTF-8 that is rarely damaged or has overlong encodings."""
-    raw = encode_oddly(rng, written, odd)
+    raw = encode_oddly(rng, value_text, odd)
     return raw.replace(b"a", b"\xc1\xa1") if rng.random() < odd / 10 else raw
 
 
@@ -58,8 +58,8 @@ def record(rng: random.Random, schema: t.StructType, odd: float) -> str:
     return "{" + rng.choice(_SPACES) + sep.join(members) + rng.choice(_SPACES) + "}"
 
 
-def _member(rng: random.Random, name: str, written: str, odd: float) -> str:
-    return f"{string(rng, name, odd / 3)}{rng.choice(_SPACES)}:{rng.choice(_SPACES)}{written}"
+def _member(rng: random.Random, name: str, value_text: str, odd: float) -> str:
+    return f"{string(rng, name, odd / 3)}{rng.choice(_SPACES)}:{rng.choice(_SPACES)}{value_text}"
 
 
 def string(rng: random.Random, content: str, odd: float) -> str:

@@ -63,8 +63,10 @@ def nameless(fields: list[t.StructField]) -> t.StructType:
 
 
 def _change_fields(rng: random.Random, fields: list[t.StructField], change: Change) -> list[t.StructField]:
-    kept = [field for field in fields if rng.random() >= change.missing]
-    new_fields = [t.StructField(_rename(rng, f.name, change), _change_type(rng, f.dataType, change)) for f in kept]
+    old_fields = [field for field in fields if rng.random() >= change.missing]
+    new_fields = [
+        t.StructField(_rename(rng, f.name, change), _change_type(rng, f.dataType, change)) for f in old_fields
+    ]
     if rng.random() < change.moved:
         rng.shuffle(new_fields)
     if rng.random() < change.added:

@@ -150,9 +150,9 @@ def text(rng: random.Random) -> str:
     return "".join(rng.choice(FRAGMENTS) for _ in range(rng.randint(0, 6)))
 
 
-def encode_oddly(rng: random.Random, written: str, odd: float) -> bytes:
+def encode_oddly(rng: random.Random, value_text: str, odd: float) -> bytes:
     """Return UTF-8, sometimes with invalid bytes."""
-    raw = written.encode("utf-8", "surrogatepass")
+    raw = value_text.encode("utf-8", "surrogatepass")
     if rng.random() >= odd / 20:
         return raw
     place = rng.randrange(len(raw) + 1)
@@ -205,11 +205,13 @@ def timestamp_text(rng: random.Random) -> str:
 
 def near_timestamp(rng: random.Random) -> str:
     """Return a timestamp near others, mostly in the usual form, in one of the zones that strings or sessions have."""
-    written = rng.choice(NEAR_TIMES) + rng.choice("TTT  t/") + rng.choice(CLOCKS) + rng.choice(NEAR_ZONES)
+    value_text = rng.choice(NEAR_TIMES) + rng.choice("TTT  t/") + rng.choice(CLOCKS) + rng.choice(NEAR_ZONES)
     if rng.random() < 0.1:
-        place = rng.randrange(len(written))
-        written = written[:place] + rng.choice(("", "0", " ", "5", "-", ":", ".", "T", "\\")) + written[place + 1 :]
-    return written
+        place = rng.randrange(len(value_text))
+        value_text = (
+            value_text[:place] + rng.choice(("", "0", " ", "5", "-", ":", ".", "T", "\\")) + value_text[place + 1 :]
+        )
+    return value_text
 
 
 def pick(rng: random.Random, items: Sequence[str]) -> str:

@@ -33,12 +33,12 @@ def case_sensitive(spark: SparkSession, value: str) -> AbstractContextManager[No
 def session(
     spark: SparkSession, source_format: str, directory: Path, reader: str, schema: str | None, **settings: str
 ) -> PushdownSession:
-    made = PushdownSession(spark)
+    pushdown = PushdownSession(spark)
     options = {"header": "true"} if source_format == "csv" else {}
-    made.add_source(
+    pushdown.add_source(
         "data", path=str(directory), format=source_format, schema=schema, options=options, reader=reader, **settings
     )
-    return made
+    return pushdown
 
 
 @pytest.mark.parametrize(("source_format", "reader"), READINGS)
@@ -47,16 +47,16 @@ def test_two_spellings_are_two_columns_if_case_sensitive(
 ) -> None:
     write_file(source_format, tmp_path / f"p0.{source_format}", BOTH, [(1, "low", "HIGH"), (2, "b", "a")])
     with case_sensitive(spark, "true"):
-        made = session(spark, source_format, tmp_path, reader, BOTH)
-        result = made.scan("data", columns=["A", "a", "a AS low"], where="id = 1 AND A = 'HIGH'")
+        pushdown = session(spark, source_format, tmp_path, reader, BOTH)
+        result = pushdown.scan("data", columns=["A", "a", "a AS low"], where="id = 1 AND A = 'HIGH'")
         assert result.df.columns == ["A", "a", "low"]
         assert result.run(rows_of) == sorted_rows([("HIGH", "low", "low")])
-        assert made.scan("data", columns=["a"], where="a = 'a'").run(rows_of) == []
+        assert pushdown.scan("data", columns=["a"], where="a = 'a'").run(rows_of) == []
         own = spark.read.format(format_name(source_format)).option("header", "true").schema(BOTH).load(str(tmp_path))
-        assert made.scan("data", where="id IN (1, 2)").run(rows_of) == rows_of(own)
+        assert pushdown.scan("data", where="id IN (1, 2)").run(rows_of) == rows_of(own)
         for wrong in ("ID", "B"):
             with pytest.raises(UnknownColumnError, match="did you mean" if wrong == "ID" else "no column 'B'"):
-                made.scan("data", columns=[wrong])
+                pushdown.scan("data", columns=[wrong])
 
 
 @pytest.mark.parametrize(("source_format", "reader"), READINGS)
@@ -65,8 +65,8 @@ def test_any_spelling_selects_the_column_if_case_insensitive(
 ) -> None:
     write_file(source_format, tmp_path / f"p0.{source_format}", "id bigint, Name string", [(1, "x"), (2, "y")])
     with case_sensitive(spark, "false"):
-        made = session(spark, source_format, tmp_path, reader, "id bigint, Name string")
-        result = made.scan("data", columns=["NAME", "name", "iD"], where="nAmE = 'x'")
+        pushdown = session(spark, source_format, tmp_path, reader, "id bigint, Name string")
+        result = pushdown.scan("data", columns=["NAME", "name", "iD"], where="nAmE = 'x'")
         assert result.df.columns == ["NAME", "iD"]
         assert result.run(rows_of) == sorted_rows([("x", 1)])
 
@@ -77,13 +77,15 @@ def test_members_follow_the_case_sensitivity_setting(
 ) -> None:
     write_file(source_format, tmp_path / f"p0.{source_format}", NESTED, [(1, {"x": 10, "X": 20, "y": 30}), (2, None)])
     with case_sensitive(spark, "true"):
-        made = session(spark, source_format, tmp_path, reader, NESTED)
-        result = made.scan("data", columns=["S.X", "S.x", "S(y, X)"], where="id IN (1, 2) AND coalesce(S.X, 20) = 20")
+        pushdown = session(spark, source_format, tmp_path, reader, NESTED)
+        result = pushdown.scan(
+            "data", columns=["S.X", "S.x", "S(y, X)"], where="id IN (1, 2) AND coalesce(S.X, 20) = 20"
+        )
         assert result.df.columns == ["X", "x", "S"]
         assert result.run(rows_of) == sorted_rows([(20, 10, (30, 20)), (None, None, None)])
         for wrong in ("s.x", "S.Y"):
             with pytest.raises(UnknownColumnError):
-                made.scan("data", columns=[wrong])
+                pushdown.scan("data", columns=[wrong])
 
 
 @pytest.mark.parametrize("source_format", NESTING)
@@ -92,9 +94,9 @@ def test_two_spellings_of_a_member_raise_if_case_insensitive(
 ) -> None:
     write_file(source_format, tmp_path / f"p0.{source_format}", NESTED, [(1, {"x": 10, "X": 20, "y": 30})])
     with case_sensitive(spark, "false"):
-        made = session(spark, source_format, tmp_path, "spark", NESTED)
+        pushdown = session(spark, source_format, tmp_path, "spark", NESTED)
         with pytest.raises(PushdownError, match=r"'x' may be 'x' and 'X'|`x` already exists"):
-            made.scan("data", columns=["S.x"])
+            pushdown.scan("data", columns=["S.x"])
 
 
 @pytest.mark.parametrize("source_format", ["csv", "orc", "parquet", "avro"])
@@ -131,9 +133,9 @@ def test_two_spellings_in_one_file_raise_if_case_insensitive(
     own = r"(orc|avro) has a and A, whose names differ only in case; set spark.sql.caseSensitive=true"
     with case_sensitive(spark, "false"):
         for on_conflict in ("error", "widen", "null"):
-            made = session(spark, source_format, tmp_path, "spark", None, on_schema_conflict=on_conflict)
+            pushdown = session(spark, source_format, tmp_path, "spark", None, on_schema_conflict=on_conflict)
             with pytest.raises(PushdownError, match=f"{own}|`a` already exists" if others else "`a` already exists"):
-                made.scan("data", columns=["id"])
+                pushdown.scan("data", columns=["id"])
         declared = session(
             spark, source_format, tmp_path, "spark", f"id bigint, a {kinds[0]}", on_schema_conflict="null"
         )

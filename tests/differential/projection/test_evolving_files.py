@@ -50,9 +50,9 @@ def write_files(case: Evolving, source_format: str, directory: Path, order: Sequ
 
 
 def session(spark: SparkSession, case: Evolving, source_format: str, directory: Path, reader: str) -> PushdownSession:
-    made = PushdownSession(spark)
+    pushdown = PushdownSession(spark)
     header = {"header": "true"} if source_format == "csv" else {}
-    made.add_source(
+    pushdown.add_source(
         "data",
         path=str(directory),
         format=source_format,
@@ -62,7 +62,7 @@ def session(spark: SparkSession, case: Evolving, source_format: str, directory: 
         on_schema_conflict=case.on_schema_conflict,
         on_missing_column=case.on_missing_column,
     )
-    return made
+    return pushdown
 
 
 @pytest.mark.parametrize(("case", "source_format"), TURNS, ids=label)
@@ -121,12 +121,12 @@ def test_a_type_that_spark_lacks_in_one_file_stops_only_queries_of_its_column(
     for number, unit in enumerate(("us", "ns")):
         times = pa.array([0], pa.timestamp(unit, "UTC"))
         pq.write_table(pa.table({"k": [number], "t": times}), tmp_path / f"p{number}.parquet", version="2.6")
-    made = session(spark, Evolving("nanoseconds", ("parquet",), ()), "parquet", tmp_path, reader)
-    result = made.scan("data", columns=["k"], where="k >= 0")
+    pushdown = session(spark, Evolving("nanoseconds", ("parquet",), ()), "parquet", tmp_path, reader)
+    result = pushdown.scan("data", columns=["k"], where="k >= 0")
     assert result.run(rows_of) == sorted_rows([(0,), (1,)])
     assert "TIMESTAMP(NANOS" in result.report()["data"].notes[0]
     with pytest.raises(Exception, match=r"p1\.parquet"):
-        made.scan("data").run(rows_of)
+        pushdown.scan("data").run(rows_of)
 
 
 @pytest.mark.parametrize("reader", ["spark", "pushdown", "auto"])
@@ -137,9 +137,9 @@ def test_strings_with_a_length_are_read_in_files_with_other_types(
         schema = f"struct<v:varchar(4),s:struct<c:char(3)>,n:{kind}>"
         with (tmp_path / f"p{number}.orc").open("wb") as file, pyorc.Writer(file, schema) as writer:
             writer.write(("abc", ("x",), number))
-    made = session(spark, Evolving("lengths", ("orc",), ()), "orc", tmp_path, reader)
+    pushdown = session(spark, Evolving("lengths", ("orc",), ()), "orc", tmp_path, reader)
     expected = [row for number in range(2) for row in spark.read.orc(str(tmp_path / f"p{number}.orc")).collect()]
-    rows = made.scan("data", where="v = 'abc'").run(rows_of)
+    rows = pushdown.scan("data", where="v = 'abc'").run(rows_of)
     assert rows == sorted_rows([(row.v, tuple(row.s), float(row.n)) for row in expected])
 
 
@@ -162,23 +162,23 @@ def plan_in_orders(
     for order, reader in zip(every, itertools.cycle(("spark", "pushdown"))):
         directory = tmp_path / "".join(map(str, order))
         places = write_files(case, source_format, directory, order)
-        made = session(spark, case, source_format, directory, reader)
+        pushdown = session(spark, case, source_format, directory, reader)
         if case.error:
-            check_error(made, case, directory, places)
+            check_error(pushdown, case, directory, places)
             continue
         schema = t.StructType.fromDDL(case.schema)
         # Spark sorts the columns of JSON files by name.
         is_sorted = source_format == "json" and case.declared is None
         columns = case.columns or (tuple(schema.fieldNames()) if is_sorted else None)
-        result = made.scan("data", columns=columns, where=case.where)
+        result = pushdown.scan("data", columns=columns, where=case.where)
         assert result.df.schema.simpleString() == schema.simpleString(), (order, reader)
         yield reader, result
 
 
-def check_error(made: PushdownSession, case: Evolving, directory: Path, places: Mapping[int, Path]) -> None:
+def check_error(pushdown: PushdownSession, case: Evolving, directory: Path, places: Mapping[int, Path]) -> None:
     """Check the error of a case, which names files by their location."""
     with pytest.raises(PushdownError) as error:
-        made.scan("data", columns=case.columns, where=case.where)
+        pushdown.scan("data", columns=case.columns, where=case.where)
     for part in case.error:
         for number, place in places.items():
             part = part.replace(f"{{{number}}}", str(place))

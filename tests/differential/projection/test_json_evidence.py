@@ -48,9 +48,9 @@ def write_files(directory: Path, contents: tuple[str, ...]) -> str:
 
 
 def session(spark: SparkSession, path: str, on_schema_conflict: str = "error", **options: str) -> PushdownSession:
-    made = PushdownSession(spark)
-    made.add_source("data", path=path, format="json", options=options, on_schema_conflict=on_schema_conflict)
-    return made
+    pushdown = PushdownSession(spark)
+    pushdown.add_source("data", path=path, format="json", options=options, on_schema_conflict=on_schema_conflict)
+    return pushdown
 
 
 @pytest.mark.parametrize(

@@ -43,8 +43,8 @@ class Written:
         key = (table, source_format, reader)
         if key not in self.sessions:
             known = TABLES[table]
-            made = PushdownSession(self.spark)
-            made.add_source(
+            pushdown = PushdownSession(self.spark)
+            pushdown.add_source(
                 "data",
                 path=str(self.place(table, source_format)),
                 format=source_format,
@@ -52,13 +52,13 @@ class Written:
                 options=self.options(table, source_format),
                 reader=reader,
             )
-            self.sessions[key] = made
+            self.sessions[key] = pushdown
         return self.sessions[key]
 
     def options(self, table: str, source_format: str) -> dict[str, str]:
         """Return the table's options without those of CSV, which byte search rejects for JSON."""
-        given = TABLES[table].options
-        return {key: text for key, text in given.items() if source_format == "csv" or key != "header"}
+        table_options = TABLES[table].options
+        return {key: text for key, text in table_options.items() if source_format == "csv" or key != "header"}
 
     def by_spark(self, table: str, source_format: str) -> DataFrame:
         """Return Spark's own frame over the table."""

@@ -149,7 +149,7 @@ def test_the_program_prints_the_error_without_a_jvm(rows: str, tmp_path: Path) -
     environment = {"PATH": "/nowhere", "PYTHONPATH": str(Path(__file__).parents[3] / "spark_jobs")}
     for where, code in (("levle = 'x'", "unknown_column"), ("n = ", "bad_predicate")):
         spec.write_text(json.dumps({"sources": {"s": source}, "query": {"source": "s", "where": where}}))
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-        assert json.loads(done.stdout)["code"] == code
+        process = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+        assert json.loads(process.stdout)["code"] == code
     spec.write_text(json.dumps({"sources": {"s": source}, "query": {"source": "s", "where": "n = 1"}}))
     assert subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout == ""

@@ -49,9 +49,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def _session(
     spark: SparkSession, folder: Path, reader: str, schema: str = "id bigint", **settings: object
 ) -> PushdownSession:
-    given = {"format": "json", "path": (str(folder),), "schema": schema, "options": {"recursiveFileLookup": "true"}}
+    fields = {"format": "json", "path": (str(folder),), "schema": schema, "options": {"recursiveFileLookup": "true"}}
     session = PushdownSession(spark)
-    session.add_source("data", **{**given, "reader": reader, **settings})  # type: ignore[arg-type]
+    session.add_source("data", **{**fields, "reader": reader, **settings})  # type: ignore[arg-type]
     return session
 
 

@@ -39,8 +39,8 @@ def scan_rows(
 ) -> tuple[list[str], SourceReport]:
     """Return the keys that the pushdown reader or its fallback returns, and the report."""
     session = PushdownSession(spark)
-    given: dict[str, Any] = {"reader": "pushdown", **options}
-    session.add_source("t", path=str(path / name), format=name, schema=SCHEMA, **given)
+    fields: dict[str, Any] = {"reader": "pushdown", **options}
+    session.add_source("t", path=str(path / name), format=name, schema=SCHEMA, **fields)
     result = session.scan("t", where=where)
     return sorted(result.run(lambda frame: [row.k for row in frame.collect()])), result.report()["t"]
 

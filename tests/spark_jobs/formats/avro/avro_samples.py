@@ -60,8 +60,8 @@ def header(schema: object, codec: str = "null", **metadata: bytes) -> bytes:
 
 
 def block(codec: str, count: int, data: bytes) -> bytes:
-    stored = pack(codec, data)
-    return zigzag(count) + zigzag(len(stored)) + stored + SYNC
+    packed_data = pack(codec, data)
+    return zigzag(count) + zigzag(len(packed_data)) + packed_data + SYNC
 
 
 def write(path: Path, schema: object, blocks: Sequence[Sequence[object]], codec: str = "null") -> Path:

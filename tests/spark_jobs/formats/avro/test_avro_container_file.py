@@ -121,8 +121,8 @@ def test_damage_names_file_block_and_offset(codec: str, tmp_path: Path) -> None:
 def test_an_impossible_snappy_size_is_rejected_before_allocation(tmp_path: Path) -> None:
     """The size is the first integer of a block. Snappy expands three bytes to at most 64 bytes."""
     path = tmp_path / "vast.avro"
-    stored = b"\xff\xff\xff\xff\x0f" + bytes(60)
-    path.write_bytes(header(SCHEMA, "snappy") + zigzag(1) + zigzag(len(stored)) + stored + SYNC)
+    packed_data = b"\xff\xff\xff\xff\x0f" + bytes(60)
+    path.write_bytes(header(SCHEMA, "snappy") + zigzag(1) + zigzag(len(packed_data)) + packed_data + SYNC)
     with pytest.raises(UnreadableFileError, match=rf"block 0 .* 61 bytes unpack to {2**32 - 1}"):
         read(path, ARROW)
 

@@ -255,9 +255,9 @@ def test_spark_takes_over_at_a_file_of_other_types(spark: SparkSession, tmp_path
     with (tmp_path / "b.avro").open("wb") as file:
         fastavro.writer(file, fastavro.parse_schema(other), [{"k": True}])
     result = scan(spark, tmp_path, "k = 1", schema="k bigint")
-    with pytest.raises(Exception, match="SQL type") as raised:
+    with pytest.raises(Exception, match="SQL type") as error:
         result.run(lambda frame: frame.collect())
-    assert classify(raised.value).code is not ErrorCode.UNSAFE_INPUT
+    assert classify(error.value).code is not ErrorCode.UNSAFE_INPUT
     assert "the pushdown reader failed" in result.report()["t"].reason
 
 
@@ -272,9 +272,9 @@ def damaged_file(tmp_path: Path) -> Path:
 
 
 def test_a_damaged_block_is_an_error_that_names_file_block_and_byte(spark: SparkSession, damaged_file: Path) -> None:
-    with pytest.raises(Exception, match=r"a\.avro, block \d+ at byte \d+: ") as raised:
+    with pytest.raises(Exception, match=r"a\.avro, block \d+ at byte \d+: ") as error:
         scan(spark, damaged_file, "k >= 0").run(lambda frame: frame.collect())
-    assert classify(raised.value).code is ErrorCode.UNREADABLE_FILE
+    assert classify(error.value).code is ErrorCode.UNREADABLE_FILE
 
 
 @pytest.mark.parametrize("mode", ["FAILFAST", "PERMISSIVE", "DROPMALFORMED"])
@@ -289,9 +289,9 @@ def test_the_option_mode_makes_no_difference_to_files(spark: SparkSession, damag
 def test_an_error_names_a_file_of_another_format(spark: SparkSession, tmp_path: Path) -> None:
     write(tmp_path / "a.avro", range(5))
     (tmp_path / "b.avro").write_bytes(b"no container")
-    with pytest.raises(Exception, match=r"b\.avro") as raised:
+    with pytest.raises(Exception, match=r"b\.avro") as error:
         scan(spark, tmp_path, "k >= 0").run(lambda frame: frame.collect())
-    assert classify(raised.value).code is ErrorCode.UNREADABLE_FILE
+    assert classify(error.value).code is ErrorCode.UNREADABLE_FILE
 
 
 def test_a_source_without_avro_files_is_an_error(spark: SparkSession, tmp_path: Path) -> None:

@@ -49,11 +49,11 @@ def test_both_readers_find_the_source_with_a_registered_short_name(project: Path
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_SUBMIT_ARGS": f"--jars {jar} pyspark-shell",
     }
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", SCRIPT, str(file.parent)], env=environment, capture_output=True, text=True, check=False
     )
-    assert done.returncode == 0, done.stderr
-    actual = json.loads(done.stdout.splitlines()[-1])
+    assert process.returncode == 0, process.stderr
+    actual = json.loads(process.stdout.splitlines()[-1])
     assert actual["native"] == [77]
     rows, reader, pushed_as, size = actual["spark"]
     assert (rows, reader) == ([77], "spark")

@@ -11,13 +11,13 @@ from pyspark.sql import DataFrame
 
 @pytest.fixture
 def by_spark(tmp_path: Path) -> SparkFile:
-    made: list[Path] = []
+    paths: list[Path] = []
 
     def write(frame: DataFrame, **options: object) -> Sample:
-        directory = tmp_path / f"spark-{len(made)}"
-        made.append(directory)
-        given = {key.replace("_", "."): str(value) for key, value in options.items()}
-        frame.coalesce(1).write.options(**given).orc(str(directory))
+        directory = tmp_path / f"spark-{len(paths)}"
+        paths.append(directory)
+        writer_options = {key.replace("_", "."): str(value) for key, value in options.items()}
+        frame.coalesce(1).write.options(**writer_options).orc(str(directory))
         (part,) = directory.glob("part-*.orc")
         return load_sample(part)
 

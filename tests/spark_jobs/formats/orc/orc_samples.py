@@ -74,8 +74,8 @@ def select(tail: FileTail, top_level: Sequence[int]) -> ColumnSelection:
 def cut(sample: Sample, groups: RowGroupRange, columns: Sequence[int] | None = None, stripe: int = 0) -> pa.RecordBatch:
     """Return row groups of top-level columns (all columns by default), sliced and decoded."""
     source = sample.stripe(stripe)
-    chosen = list(sample.tail.types[0].subtypes) if columns is None else columns
-    selection = select(sample.tail, chosen)
+    column_ids = list(sample.tail.types[0].subtypes) if columns is None else columns
+    selection = select(sample.tail, column_ids)
     rows = source.rows_before(groups.last + 1) - source.rows_before(groups.first)
     slices = stream_slices(source, selection.columns, groups)
     return slice_file(source, selection, rows, slices, lambda begin, end: sample.content[begin:end]).read_stripe(0)

@@ -30,13 +30,13 @@ def header(kind: int, code: int, count: int) -> bytes:
     return ((kind << 14) | (code << 9) | (count - 1)).to_bytes(2, "big")
 
 
-def short_repeat(stored: int, count: int) -> bytes:
-    width = max(1, -(-stored.bit_length() // 8))
-    return bytes([(width - 1) << 3 | (count - 3)]) + stored.to_bytes(width, "big")
+def short_repeat(value: int, count: int) -> bytes:
+    width = max(1, -(-value.bit_length() // 8))
+    return bytes([(width - 1) << 3 | (count - 3)]) + value.to_bytes(width, "big")
 
 
-def direct(stored: Sequence[int], width: int) -> bytes:
-    return header(1, CODES[width], len(stored)) + pack(stored, width)
+def direct(values: Sequence[int], width: int) -> bytes:
+    return header(1, CODES[width], len(values)) + pack(values, width)
 
 
 def patch_run(base: int, low: Sequence[int], width: int, patches: Sequence[tuple[int, int]], patch_width: int) -> bytes:

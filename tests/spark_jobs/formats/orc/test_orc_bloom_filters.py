@@ -27,13 +27,13 @@ TYPES = "tiny tinyint, short smallint, int int, long bigint, float float, double
 
 def rows(rng: random.Random) -> list[tuple[object, ...]]:
     """Return values from the whole range of each type. Only the first row groups have 0.0 and -0.0."""
-    made: list[tuple[object, ...]] = []
+    sample_rows: list[tuple[object, ...]] = []
     for number in range(ROWS):
         text = "".join(rng.choice("abcé日😀 ") for _ in range(rng.randint(0, 40)))
         zero = rng.choice((0.0, -0.0)) if number % 5 == 0 and number < STRIDE else rng.choice((1.5, -2.25e10))
         small = float(rng.randint(-(2**20), 2**20)) / 8
         day = EPOCH + timedelta(days=rng.randint(-100_000, 100_000))
-        made.append(
+        sample_rows.append(
             (
                 rng.randint(-128, -100),
                 rng.randint(-(2**15), 2**15 - 1),
@@ -45,7 +45,7 @@ def rows(rng: random.Random) -> list[tuple[object, ...]]:
                 day,
             )
         )
-    return made
+    return sample_rows
 
 
 def stored_value(value: object) -> Value:
@@ -59,10 +59,10 @@ def is_trusted(sample: Sample, column: int) -> bool:
     return are_filters_reliable(sample.tail.footer, OrcTypeKind(sample.tail.types[column].kind))
 
 
-def check(sample: Sample, made: Sequence[tuple[object, ...]], stride: int) -> None:
+def check(sample: Sample, sample_rows: Sequence[tuple[object, ...]], stride: int) -> None:
     stripe = sample.stripe()
     rng = random.Random(2)
-    for column in range(1, len(made[0]) + 1):
+    for column in range(1, len(sample_rows[0]) + 1):
         index = stripe.bloom_filters(column)
         assert index is not None
         assert len(index.bloom_filter) == stripe.groups
@@ -71,9 +71,9 @@ def check(sample: Sample, made: Sequence[tuple[object, ...]], stride: int) -> No
             assert kind is OrcTypeKind.BYTE
             continue
         for group, bloom in enumerate(index.bloom_filter):
-            there = [stored_value(row[column - 1]) for row in made[group * stride : (group + 1) * stride]]
-            stored = list(dict.fromkeys(there))
-            assert HashedValues(stored, kind).possible_values(bloom) == frozenset(stored), kind
+            there = [stored_value(row[column - 1]) for row in sample_rows[group * stride : (group + 1) * stride]]
+            distinct_values = list(dict.fromkeys(there))
+            assert HashedValues(distinct_values, kind).possible_values(bloom) == frozenset(distinct_values), kind
             absent = [value for value in others(rng, kind) if value not in set(there)]
             assert len(HashedValues(absent, kind).possible_values(bloom)) < len(absent) * 0.2, kind
 
@@ -92,24 +92,24 @@ def others(rng: random.Random, kind: OrcTypeKind) -> list[Value]:
 
 
 def test_filters_by_spark_contain_all_values(spark: SparkSession, by_spark: SparkFile) -> None:
-    made = rows(random.Random(1))
-    frame = spark.createDataFrame(made, TYPES)
+    sample_rows = rows(random.Random(1))
+    frame = spark.createDataFrame(sample_rows, TYPES)
     names = ",".join(frame.columns)
     sample = by_spark(frame, orc_bloom_filter_columns=names, orc_bloom_filter_fpp=0.01, orc_row_index_stride=STRIDE)
     assert all(are_filters_reliable(sample.tail.footer, kind) for kind in OrcTypeKind)
-    check(sample, made, STRIDE)
+    check(sample, sample_rows, STRIDE)
 
 
 def test_filters_by_pyorc_contain_all_values() -> None:
-    made = rows(random.Random(3))
+    sample_rows = rows(random.Random(3))
     out = io.BytesIO()
     schema = "struct<" + TYPES.replace(", ", ",").replace(" ", ":") + ">"
     names = [pair.split()[0] for pair in TYPES.split(", ")]
     with pyorc.Writer(out, schema, row_index_stride=500, bloom_filter_columns=names, bloom_filter_fpp=0.01) as writer:
-        writer.writerows(made)
+        writer.writerows(sample_rows)
     sample = Sample(out.getvalue())
     assert bytes(sample.tail.footer.software_version).startswith(b"2.")
-    check(sample, made, 500)
+    check(sample, sample_rows, 500)
 
 
 def test_both_zeros_are_looked_up(spark: SparkSession, by_spark: SparkFile) -> None:

@@ -14,19 +14,19 @@ CONTENT = bytes(random.Random(1).randbytes(10_000))
 
 
 def ranges(min_seek: int) -> tuple[CoalescedReader, list[tuple[int, int]]]:
-    requested: list[tuple[int, int]] = []
+    reads: list[tuple[int, int]] = []
 
     def read(offset: int, length: int) -> bytes:
-        requested.append((offset, length))
+        reads.append((offset, length))
         return CONTENT[offset : offset + length]
 
-    return CoalescedReader(read, len(CONTENT), min_seek), requested
+    return CoalescedReader(read, len(CONTENT), min_seek), reads
 
 
 def test_ranges_that_are_near_are_read_at_once() -> None:
-    actual, requested = ranges(10)
+    actual, reads = ranges(10)
     fetched = actual.fetch([(500, 600), (100, 200), (210, 300), (311, 320), (0, 0), (550, 560)], ReadPurpose.SELECT)
-    assert requested == [(100, 200), (311, 9), (500, 100)]
+    assert reads == [(100, 200), (311, 9), (500, 100)]
     assert actual.bytes == {ReadPurpose.SELECT: 309}
     assert actual.reads == 3
     assert fetched(100, 200) == CONTENT[100:200]
@@ -40,12 +40,12 @@ def test_fetched_bytes_are_those_of_the_file(min_seek: int) -> None:
     rng = random.Random(min_seek)
     for _ in range(100):
         spans = [(begin, begin + rng.randint(0, 300)) for begin in rng.sample(range(9_700), 8)]
-        actual, requested = ranges(min_seek)
+        actual, reads = ranges(min_seek)
         fetched = actual.fetch(spans, ReadPurpose.FILTER)
         assert all(fetched(begin, end) == CONTENT[begin:end] for begin, end in spans)
-        assert actual.bytes[ReadPurpose.FILTER] == sum(length for _, length in requested)
-        assert len(requested) == actual.reads
-        gaps = [after - (begin + length) for (begin, length), (after, _) in pairwise(requested)]
+        assert actual.bytes[ReadPurpose.FILTER] == sum(length for _, length in reads)
+        assert len(reads) == actual.reads
+        gaps = [after - (begin + length) for (begin, length), (after, _) in pairwise(reads)]
         assert all(gap > min_seek for gap in gaps)
 
 
@@ -59,11 +59,11 @@ def test_bytes_are_counted_by_purpose() -> None:
 
 
 def test_the_end_of_a_file_is_read_once() -> None:
-    actual, requested = ranges(0)
+    actual, reads = ranges(0)
     actual.range_reader(ReadPurpose.METADATA)(9_000, 1_000)
     assert actual.range_reader(ReadPurpose.METADATA)(9_500, 100) == CONTENT[9_500:9_600]
     assert actual.fetch([(9_900, 10_000)], ReadPurpose.SELECT)(9_900, 10_000) == CONTENT[9_900:]
-    assert requested == [(9_000, 1_000)]
+    assert reads == [(9_000, 1_000)]
     assert actual.bytes == {ReadPurpose.METADATA: 1_000}
 
 

@@ -25,9 +25,11 @@ INT, LONG, TEXT = pa.int32(), pa.int64(), pa.string()
 ANY_CASE, EXACT = ReadOptions(name_rule=ANY_CASE), ReadOptions(name_rule=EXACT_NAMES)
 
 
-def columns(sample: Sample, requested: dict[str, pa.DataType], options: ReadOptions = ANY_CASE) -> list[int | None]:
+def columns(
+    sample: Sample, fields_by_name: dict[str, pa.DataType], options: ReadOptions = ANY_CASE
+) -> list[int | None]:
     """Return the column ids of the required columns."""
-    fields = [pa.field(name, kind) for name, kind in requested.items()]
+    fields = [pa.field(name, kind) for name, kind in fields_by_name.items()]
     matches = match_columns(sample.tail, fields, range(len(fields)), options)
     return [column.column for column in matches]
 
@@ -86,7 +88,7 @@ def test_a_file_without_columns_uses_spark() -> None:
 
 
 @pytest.mark.parametrize(
-    ("stored", "requested"),
+    ("orc_type", "target"),
     [
         ("tinyint", pa.int8()),
         ("tinyint", LONG),
@@ -105,12 +107,12 @@ def test_a_file_without_columns_uses_spark() -> None:
         ("struct<X:int,z:int>", pa.struct([("y", TEXT), ("x", LONG)])),
     ],
 )
-def test_lossless_conversions_are_accepted(stored: str, requested: pa.DataType) -> None:
-    assert columns(of(f"struct<a:{stored}>"), {"a": requested}) == [1]
+def test_lossless_conversions_are_accepted(orc_type: str, target: pa.DataType) -> None:
+    assert columns(of(f"struct<a:{orc_type}>"), {"a": target}) == [1]
 
 
 @pytest.mark.parametrize(
-    ("stored", "requested"),
+    ("orc_type", "target"),
     [
         ("bigint", INT),
         ("int", pa.float64()),
@@ -133,9 +135,9 @@ def test_lossless_conversions_are_accepted(stored: str, requested: pa.DataType) 
         ("uniontype<int,string>", INT),
     ],
 )
-def test_other_conversions_use_spark(stored: str, requested: pa.DataType) -> None:
+def test_other_conversions_use_spark(orc_type: str, target: pa.DataType) -> None:
     with pytest.raises(UnsafeInputError):
-        columns(of(f"struct<a:{stored}>"), {"a": requested})
+        columns(of(f"struct<a:{orc_type}>"), {"a": target})
 
 
 def test_padded_strings_are_read_only_if_spark_pads_them() -> None:
@@ -156,8 +158,8 @@ def test_nested_timestamps_are_detected() -> None:
 
 def test_nested_members_are_filled_in_and_reordered() -> None:
     values = pa.array([{"B": 1, "x": [{"p": "q"}]}, None, {"B": None, "x": None}])
-    requested = pa.struct([("new", TEXT), ("x", pa.list_(pa.struct([("p", TEXT), ("r", INT)]))), ("b", LONG)])
-    assert to_requested_type(values, requested, ANY_CASE).to_pylist() == [
+    target = pa.struct([("new", TEXT), ("x", pa.list_(pa.struct([("p", TEXT), ("r", INT)]))), ("b", LONG)])
+    assert to_requested_type(values, target, ANY_CASE).to_pylist() == [
         {"new": None, "x": [{"p": "q", "r": None}], "b": 1},
         None,
         {"new": None, "x": None, "b": None},
@@ -166,11 +168,11 @@ def test_nested_members_are_filled_in_and_reordered() -> None:
 
 def test_members_are_matched_by_case_if_case_sensitive() -> None:
     values = pa.array([{"a": 1, "A": 2}])
-    requested = pa.struct([("A", LONG), ("a", LONG)])
-    assert to_requested_type(values, requested, EXACT).to_pylist() == [{"A": 2, "a": 1}]
+    target = pa.struct([("A", LONG), ("a", LONG)])
+    assert to_requested_type(values, target, EXACT).to_pylist() == [{"A": 2, "a": 1}]
     assert to_requested_type(values, pa.struct([("b", LONG)]), EXACT).to_pylist() == [{"b": None}]
     with pytest.raises(UnsafeInputError, match="fits 2 members"):
-        to_requested_type(values, requested, ANY_CASE)
+        to_requested_type(values, target, ANY_CASE)
 
 
 def test_null_lists_and_maps_stay_null() -> None:

@@ -68,10 +68,10 @@ def test_estimated_costs_rank_the_readers_as_measured(case: OrcCostCase) -> None
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_pruned_row_groups_have_no_cost(case: OrcCostCase) -> None:
-    seen = sample(case)
-    whole = reader_seconds(seen, case.lists)
+    estimate_input = sample(case)
+    whole = reader_seconds(estimate_input, case.lists)
     # Spark opens no column of a file without rows to read.
-    pruned = reader_seconds(replace(seen, alive_fraction=0.0, live_files=0.0), case.lists)
+    pruned = reader_seconds(replace(estimate_input, alive_fraction=0.0, live_files=0.0), case.lists)
     assert pruned[SPARK] == pruned[SPARK_WITH_FILTER]
     # Opening a file takes Spark longer, which decides for many files.
     assert (pruned[SPARK] < pruned[LAZY]) == (case.files < 50)

@@ -111,10 +111,10 @@ def test_a_truncated_last_run_is_accepted() -> None:
 
 def test_damage_only_raises_expected_errors() -> None:
     rng = random.Random(4)
-    raised = 0
+    error_count = 0
     for _ in range(3_000):
         try:
             check_lengths(rng.randbytes(rng.randint(0, 60)), rng.choice((0, 0, 5)))
         except (ValueError, UnsafeInputError):
-            raised += 1
-    assert raised > 100
+            error_count += 1
+    assert error_count > 100

@@ -141,6 +141,6 @@ def test_the_error_names_an_unreadable_file(spark: SparkSession, tmp_path: Path)
     for reader in READERS:
         session = PushdownSession(spark)
         session.add_source("data", path=str(tmp_path), format="orc", reader=reader)
-        with pytest.raises(Exception, match=r"b\.orc") as raised:
+        with pytest.raises(Exception, match=r"b\.orc") as error:
             session.scan("data").run(sorted_rows)
-        assert classify(raised.value).code is ErrorCode.UNREADABLE_FILE
+        assert classify(error.value).code is ErrorCode.UNREADABLE_FILE

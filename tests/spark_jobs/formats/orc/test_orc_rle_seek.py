@@ -50,8 +50,8 @@ def plain_runs() -> Iterator[Run]:
             yield f"repeat {value} {count} times", short_repeat(zigzag(value) & (2**64 - 1), count), [value] * count
     for width in WIDTHS:
         for count in (1, 33):
-            stored = [rng.getrandbits(width) for _ in range(count)]
-            yield f"direct {width} bits", direct(stored, width), [(s >> 1) ^ -(s & 1) for s in stored]
+            numbers = [rng.getrandbits(width) for _ in range(count)]
+            yield f"direct {width} bits", direct(numbers, width), [(s >> 1) ^ -(s & 1) for s in numbers]
 
 
 def patched_runs() -> Iterator[Run]:
@@ -93,9 +93,9 @@ def test_a_run_begins_at_any_value(stream: bytes, values: list[int]) -> None:
 
 
 def test_consecutive_runs_begin_at_any_value() -> None:
-    chosen = random.Random(3).sample(RUNS, 12)
-    stream = b"".join(run[1] for run in chosen)
-    values = [value for run in chosen for value in run[2]]
+    some_runs = random.Random(3).sample(RUNS, 12)
+    stream = b"".join(run[1] for run in some_runs)
+    values = [value for run in some_runs for value in run[2]]
     for start in range(0, len(values), 5):
         assert (
             decode(
@@ -142,7 +142,7 @@ def test_a_stream_truncated_after_the_start_keeps_its_values() -> None:
 @pytest.mark.parametrize("coding", [coding for coding in StreamCoding if coding is not StreamCoding.RAW])
 def test_damage_only_raises_value_errors(coding: StreamCoding) -> None:
     rng = random.Random(11)
-    raised = 0
+    error_count = 0
     for _ in range(3_000):
         data = rng.randbytes(rng.randint(0, 60))
         try:
@@ -150,8 +150,8 @@ def test_damage_only_raises_value_errors(coding: StreamCoding) -> None:
                 data, coding, SeekPosition(rng.randint(0, 600), rng.randint(0, 7) if coding is StreamCoding.BITS else 0)
             )
         except ValueError:
-            raised += 1
-    assert raised > 100
+            error_count += 1
+    assert error_count > 100
 
 
 def test_raw_streams_and_starts_of_runs_are_unchanged() -> None:

@@ -36,7 +36,7 @@ def columns(rng: random.Random, nulls: float) -> pa.Table:
         return "ab"[: row % 3] if row % 7 else "x" * rng.randint(0, 60)
 
     moment = datetime(2000, 1, 1, tzinfo=UTC)
-    made = {
+    samples = {
         "bool": ([some(rng.random() < 0.5) for _ in range(ROWS)], pa.bool_()),
         "tiny": ([some(rng.choice((1, 1, rng.randint(-128, 127)))) for _ in range(ROWS)], pa.int8()),
         "short": ([some(row % 1000) for row in range(ROWS)], pa.int16()),
@@ -71,7 +71,7 @@ def columns(rng: random.Random, nulls: float) -> pa.Table:
             pa.list_(pa.struct([("u", pa.list_(pa.string()))])),
         ),
     }
-    return pa.table({name: pa.array(values, kind) for name, (values, kind) in made.items()})
+    return pa.table({name: pa.array(values, kind) for name, (values, kind) in samples.items()})
 
 
 def runs(rng: random.Random, groups: int) -> Iterator[RowGroupRange]:
@@ -84,17 +84,17 @@ def runs(rng: random.Random, groups: int) -> Iterator[RowGroupRange]:
 
 def check(sample: Sample, table: pa.Table, rng: random.Random) -> None:
     """Check random ranges of row groups in all stripes."""
-    done = 0
+    row_count = 0
     for number in range(len(sample.tail.stripes)):
         stripe = sample.stripe(number)
         for groups in runs(rng, stripe.groups):
             actual = pa.Table.from_batches([cut(sample, groups, stripe=number)])
             first, last = stripe.rows_before(groups.first), stripe.rows_before(groups.last + 1)
-            expected = table.slice(done + first, last - first)
+            expected = table.slice(row_count + first, last - first)
             for name in table.schema.names:
                 assert actual[name].to_pylist() == expected[name].to_pylist(), (number, groups, name)
-        done += stripe.rows
-    assert done == table.num_rows
+        row_count += stripe.rows
+    assert row_count == table.num_rows
 
 
 @pytest.mark.parametrize("codec", CODECS)
@@ -174,9 +174,9 @@ def test_selected_columns_are_renumbered() -> None:
     table = columns(random.Random(1), 0.0)
     tail = write_sample(table).tail
     deep = tail.top_level["deep"]
-    chosen = select(tail, [deep, tail.top_level["int"]])
-    assert chosen.columns == (0, tail.top_level["int"], *tail.descendants(deep))
-    assert [OrcTypeKind(node.kind).name for node in chosen.types] == [
+    selection = select(tail, [deep, tail.top_level["int"]])
+    assert selection.columns == (0, tail.top_level["int"], *tail.descendants(deep))
+    assert [OrcTypeKind(node.kind).name for node in selection.types] == [
         "STRUCT",
         "INT",
         "LIST",
@@ -184,8 +184,8 @@ def test_selected_columns_are_renumbered() -> None:
         "LIST",
         "STRING",
     ]
-    assert list(chosen.types[0].subtypes) == [1, 2]
-    assert [name.decode() for name in chosen.types[0].field_names] == ["int", "deep"]
+    assert list(selection.types[0].subtypes) == [1, 2]
+    assert [name.decode() for name in selection.types[0].field_names] == ["int", "deep"]
 
 
 def test_an_index_outside_of_its_stream_is_rejected() -> None:

@@ -38,8 +38,8 @@ def table(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path
 
 
 def collect_rows(spark: SparkSession, path: Path, **options: str) -> list[Row]:
-    given = {key.replace("_", "."): value for key, value in options.items()}
-    return spark.read.options(**given).orc(str(path)).where(WHERE).collect()
+    reader_options = {key.replace("_", "."): value for key, value in options.items()}
+    return spark.read.options(**reader_options).orc(str(path)).where(WHERE).collect()
 
 
 def test_spark_loses_rows_with_use_selected(spark: SparkSession, table: Path) -> None:
@@ -215,9 +215,9 @@ def test_use_selected_in_the_configuration_is_rejected(
 ) -> None:
     session = PushdownSession(spark)
     session.add_source("t", path=str(table / "left"), format="orc", reader=reader)
-    with pytest.raises(PushdownError, match=USE_SELECTED) as raised:
+    with pytest.raises(PushdownError, match=USE_SELECTED) as error:
         session.scan("t", where=WHERE)
-    assert raised.value.code is ErrorCode.UNSAFE_SETTING
+    assert error.value.code is ErrorCode.UNSAFE_SETTING
 
 
 @pytest.mark.parametrize("reader", ["spark", "auto", "pushdown"])
@@ -225,9 +225,9 @@ def test_use_selected_as_an_option_is_rejected(spark: SparkSession, table: Path,
     session = PushdownSession(spark)
     options = {USE_SELECTED: "true"}
     session.add_source("t", path=str(table / "left"), format="orc", reader=reader, options=options)
-    with pytest.raises(PushdownError, match=USE_SELECTED) as raised:
+    with pytest.raises(PushdownError, match=USE_SELECTED) as error:
         session.scan("t", where=WHERE)
-    assert raised.value.code is ErrorCode.UNSAFE_SETTING
+    assert error.value.code is ErrorCode.UNSAFE_SETTING
 
 
 @pytest.mark.parametrize("use_selected", [False, True])
@@ -319,9 +319,9 @@ def test_a_damaged_file_is_named(spark: SparkSession, table: Path, tmp_path: Pat
     (tmp_path / "cut.orc").write_bytes(content[: len(content) // 2])
     session = PushdownSession(spark)
     session.add_source("t", path=str(tmp_path / "cut.orc"), format="orc", reader="pushdown", schema="k bigint")
-    with pytest.raises(Exception, match=r"cannot read .*cut\.orc") as raised:
+    with pytest.raises(Exception, match=r"cannot read .*cut\.orc") as error:
         session.scan("t", where=WHERE).run(lambda frame: frame.collect())
-    assert classify(raised.value).code is UnreadableFileError.code
+    assert classify(error.value).code is UnreadableFileError.code
 
 
 def test_extra_columns_of_hive_files_fail_as_in_spark(spark: SparkSession, tmp_path: Path) -> None:

@@ -14,12 +14,12 @@ from pushdown_spark.formats.calendars import DATETIMES
 from pushdown_spark.formats.parquet.file_columns import FileColumns, has_sound_statistics, match_schema
 
 
-def match(path: Path, table: pa.Table, requested: pa.Schema, mode: str = "CORRECTED", **options: object) -> FileColumns:
+def match(path: Path, table: pa.Table, schema: pa.Schema, mode: str = "CORRECTED", **options: object) -> FileColumns:
     pq.write_table(table, path / "t.parquet", **options)
     footer = pq.read_metadata(path / "t.parquet")
     corrected = mode == "CORRECTED"
     return match_schema(
-        footer, requested, has_corrected_dates=corrected, has_corrected_int96=corrected, name_rule=ANY_CASE
+        footer, schema, has_corrected_dates=corrected, has_corrected_int96=corrected, name_rule=ANY_CASE
     )
 
 
@@ -31,7 +31,7 @@ def test_columns_are_matched_by_name_in_any_case_with_their_leaves(tmp_path: Pat
             "m": pa.array([[("k", 1.5)]], pa.map_(pa.string(), pa.float64())),
         }
     )
-    requested = pa.schema(
+    schema = pa.schema(
         [
             ("m", pa.map_(pa.string(), pa.float64())),
             ("s", pa.struct([("y", pa.list_(pa.struct([("z", pa.string())])))])),
@@ -39,13 +39,13 @@ def test_columns_are_matched_by_name_in_any_case_with_their_leaves(tmp_path: Pat
             ("gone", pa.date32()),
         ]
     )
-    actual = match(tmp_path, table, requested)
+    actual = match(tmp_path, table, schema)
     assert actual.names == {"m": "m", "s": "S", "A.B": "a.b", "gone": None}
     assert actual.leaves == {"m": (3, 4), "s": (2,), "A.B": (0,)}
 
 
 @pytest.mark.parametrize(
-    ("stored", "requested"),
+    ("values", "target"),
     [
         (pa.array([1], pa.uint16()), pa.int32()),
         (pa.array([1], pa.int32()), pa.int64()),
@@ -72,9 +72,9 @@ def test_columns_are_matched_by_name_in_any_case_with_their_leaves(tmp_path: Pat
         (pa.array([None], pa.null()), pa.int32()),
     ],
 )
-def test_other_types_are_rejected(tmp_path: Path, stored: pa.Array, requested: pa.DataType) -> None:
+def test_other_types_are_rejected(tmp_path: Path, values: pa.Array, target: pa.DataType) -> None:
     with pytest.raises(UnsafeInputError, match="column a"):
-        match(tmp_path, pa.table({"a": stored}), pa.schema([("a", requested)]))
+        match(tmp_path, pa.table({"a": values}), pa.schema([("a", target)]))
 
 
 def test_columns_stored_in_milliseconds_are_recognized(tmp_path: Path) -> None:
@@ -84,19 +84,19 @@ def test_columns_stored_in_milliseconds_are_recognized(tmp_path: Path) -> None:
 
 
 def test_codecs_that_spark_lacks_are_rejected(tmp_path: Path) -> None:
-    table, requested = pa.table({"a": [1], "b": [2]}), pa.schema([("a", pa.int64())])
+    table, schema = pa.table({"a": [1], "b": [2]}), pa.schema([("a", pa.int64())])
     with pytest.raises(UnsafeInputError, match="column a is compressed with BROTLI"):
-        match(tmp_path, table, requested, compression="brotli")
-    assert match(tmp_path, table, requested, compression={"a": "zstd", "b": "brotli"}).leaves == {"a": (0,)}
+        match(tmp_path, table, schema, compression="brotli")
+    assert match(tmp_path, table, schema, compression={"a": "zstd", "b": "brotli"}).leaves == {"a": (0,)}
 
 
 @pytest.mark.parametrize("mode", ["LEGACY", "EXCEPTION"])
 def test_dates_of_unknown_calendars_are_rejected(tmp_path: Path, mode: str) -> None:
     table = pa.table({"d": pa.array([1], pa.date32()), "t": pa.array([1], pa.timestamp("us", "UTC")), "n": [1]})
     for name in ("d", "t"):
-        requested = pa.schema([table.schema.field(name)])
+        schema = pa.schema([table.schema.field(name)])
         with pytest.raises(UnsafeInputError, match="old calendar"):
-            match(tmp_path, table, requested, mode)
+            match(tmp_path, table, schema, mode)
     match(tmp_path, table, pa.schema([table.schema.field("n")]), mode)
 
 

@@ -287,8 +287,8 @@ def test_settings_that_only_sparks_reader_supports_leave_the_scan_to_spark(
 ) -> None:
     with session_settings(spark, settings):
         session = PushdownSession(spark)
-        given = {"path": str(table), "format": "parquet", "schema": "k bigint", "options": options}
-        session.add_source("t", reader="pushdown", **given)
+        fields = {"path": str(table), "format": "parquet", "schema": "k bigint", "options": options}
+        session.add_source("t", reader="pushdown", **fields)
         report = session.scan("t", where="k = 1").report()["t"]
     assert report.reader == "spark"
     assert reason in report.reason

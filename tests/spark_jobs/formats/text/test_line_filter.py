@@ -52,10 +52,10 @@ def test_each_line_with_a_match_is_returned_once(content: bytes, lines: list[byt
 def test_a_match_counts_only_in_its_field() -> None:
     pattern = BytePattern(("x[^0-9]",), fields=Fields(b",", b"'\\", frozenset({1})))
     lines = [b"x,y,x", b"y,x,y", b"y,x", b"x,x", b"'y,z',x", b"y\\,y,x", b"y,y,x,'", b"xx", b",x", b"x,"]
-    kept = [b"y,x,y", b"y,x", b"x,x", b"'y,z',x", b"y\\,y,x", b",x"]
+    other_lines = [b"y,x,y", b"y,x", b"x,x", b"'y,z',x", b"y\\,y,x", b",x"]
     for end in (b"\n", b"\r\n", b"\r"):
         actual = _candidates(b"".join(line + end for line in lines), pattern=pattern)
-        assert [line for line in actual if line] == kept
+        assert [line for line in actual if line] == other_lines
 
 
 def test_alternatives_match_in_their_own_fields_or_anywhere() -> None:
@@ -174,10 +174,10 @@ def test_a_scan_returns_every_line_once_and_counts_bytes_and_lines(tmp_path: Pat
     path = _number_lines(tmp_path, 300)
     actual, counts = _scan(path, tasks)
     assert actual == [f"{n} x" for n in range(0, 300, 3)]
-    done = sum_metrics(counts)
-    assert (done.rows_decoded, done.rows_returned) == (100, 100)
-    assert done.candidate_bytes == sum(map(len, actual))
-    assert done.bytes_searched == path.stat().st_size
+    total = sum_metrics(counts)
+    assert (total.rows_decoded, total.rows_returned) == (100, 100)
+    assert total.candidate_bytes == sum(map(len, actual))
+    assert total.bytes_searched == path.stat().st_size
 
 
 def test_slices_of_a_task_are_disjoint_and_complete(tmp_path: Path) -> None:

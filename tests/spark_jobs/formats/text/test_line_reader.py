@@ -104,26 +104,29 @@ PACKERS = {Compression.GZIP: gzip.compress, Compression.BZIP2: bz2.compress, Com
 @pytest.mark.parametrize("compression", PACKERS)
 def test_compressed_files_are_read_whole(tmp_path: Path, compression: Compression) -> None:
     content = b"".join(b"line %d\n" % n for n in range(200_000))
-    stored = PACKERS[compression](content)
-    path = _file(tmp_path / f"data{compression}", stored)
-    reader = LineReader(Split(str(path), 0, len(stored), compression))
+    compressed_bytes = PACKERS[compression](content)
+    path = _file(tmp_path / f"data{compression}", compressed_bytes)
+    reader = LineReader(Split(str(path), 0, len(compressed_bytes), compression))
     assert b"".join(bytes(w.view) for w in reader.windows()) == content
-    assert (reader.bytes_read, reader.bytes_searched) == (len(stored), len(content))
+    assert (reader.bytes_read, reader.bytes_searched) == (len(compressed_bytes), len(content))
 
 
 @pytest.mark.parametrize("compression", [Compression.GZIP, Compression.BZIP2])
 def test_all_adjacent_compressed_members_are_read(tmp_path: Path, compression: Compression) -> None:
-    stored = PACKERS[compression](b"a\n") + PACKERS[compression](b"b\n")
-    path = _file(tmp_path / f"data{compression}", stored)
-    assert _windows(Split(str(path), 0, len(stored), compression)) == b"a\nb\n"
+    compressed_bytes = PACKERS[compression](b"a\n") + PACKERS[compression](b"b\n")
+    path = _file(tmp_path / f"data{compression}", compressed_bytes)
+    assert _windows(Split(str(path), 0, len(compressed_bytes), compression)) == b"a\nb\n"
 
 
 @pytest.mark.parametrize("compression", PACKERS)
 def test_truncated_and_damaged_files_use_spark(tmp_path: Path, compression: Compression) -> None:
     rng = random.Random(3)
     content = b"".join(b"%d\n" % rng.getrandbits(64) for _ in range(50_000))
-    stored = PACKERS[compression](content)
-    for name, broken in (("cut", stored[: len(stored) // 2]), ("junk", b"this is not a compressed file")):
+    compressed_bytes = PACKERS[compression](content)
+    for name, broken in (
+        ("cut", compressed_bytes[: len(compressed_bytes) // 2]),
+        ("junk", b"this is not a compressed file"),
+    ):
         path = _file(tmp_path / f"{name}{compression}", broken)
         with pytest.raises(UnsafeInputError, match=f"{name}.*near byte"):
             _windows(Split(str(path), 0, len(broken), compression))
@@ -133,19 +136,19 @@ def test_truncated_and_damaged_files_use_spark(tmp_path: Path, compression: Comp
 @pytest.mark.parametrize("compression", PACKERS)
 def test_bytes_after_a_compressed_member_use_spark(tmp_path: Path, compression: Compression, after: bytes) -> None:
     member = PACKERS[compression](b"a\n")
-    for stored in (member + after, member + after + member):
-        path = _file(tmp_path / f"data{compression}", stored)
+    for compressed_bytes in (member + after, member + after + member):
+        path = _file(tmp_path / f"data{compression}", compressed_bytes)
         with pytest.raises(UnsafeInputError, match="near byte"):
-            _windows(Split(str(path), 0, len(stored), compression))
+            _windows(Split(str(path), 0, len(compressed_bytes), compression))
 
 
 @pytest.mark.parametrize("compression", [Compression.GZIP, Compression.BZIP2])
 def test_a_damaged_checksum_uses_spark(tmp_path: Path, compression: Compression) -> None:
-    stored = bytearray(PACKERS[compression](b"a\n"))
-    stored[-6 if compression is Compression.GZIP else 12] ^= 1
-    path = _file(tmp_path / f"data{compression}", bytes(stored))
+    compressed_bytes = bytearray(PACKERS[compression](b"a\n"))
+    compressed_bytes[-6 if compression is Compression.GZIP else 12] ^= 1
+    path = _file(tmp_path / f"data{compression}", bytes(compressed_bytes))
     with pytest.raises(UnsafeInputError, match="near byte"):
-        _windows(Split(str(path), 0, len(stored), compression))
+        _windows(Split(str(path), 0, len(compressed_bytes), compression))
 
 
 def test_a_vanished_file_raises(tmp_path: Path) -> None:

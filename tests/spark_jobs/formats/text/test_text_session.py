@@ -16,12 +16,12 @@ from pushdown_spark.runtime.error_classification import classify
 
 
 def test_the_error_for_a_truncated_gzip_names_file_and_position(spark: SparkSession, tmp_path: Path) -> None:
-    stored = gzip.compress(b"\n".join(b'{"id":%d,"name":"%x"}' % (n, n * 7919**5) for n in range(100_000)))
-    (tmp_path / "cut.json.gz").write_bytes(stored[: len(stored) // 2])
+    compressed_bytes = gzip.compress(b"\n".join(b'{"id":%d,"name":"%x"}' % (n, n * 7919**5) for n in range(100_000)))
+    (tmp_path / "cut.json.gz").write_bytes(compressed_bytes[: len(compressed_bytes) // 2])
     session = text_session(spark, tmp_path, "id bigint, name string", "pushdown")
-    with pytest.raises(Exception, match=r"cut\.json\.gz") as raised:
+    with pytest.raises(Exception, match=r"cut\.json\.gz") as error:
         session.scan("data", where="id = 99999").run(sorted_rows)
-    assert classify(raised.value).code is UnreadableFileError.code
+    assert classify(error.value).code is UnreadableFileError.code
 
 
 def test_bytes_between_compressed_members_lose_no_rows(spark: SparkSession, tmp_path: Path) -> None:
@@ -37,9 +37,9 @@ def test_bytes_after_a_gzip_member_fail_as_they_do_in_spark(spark: SparkSession,
     (tmp_path / "a.json.gz").write_bytes(gzip.compress(b'{"id":1}\n') + b"\0" * 512)
     for reader in ("spark", "pushdown"):
         session = text_session(spark, tmp_path, "id int", reader)
-        with pytest.raises(Exception, match=r"a\.json\.gz") as raised:
+        with pytest.raises(Exception, match=r"a\.json\.gz") as error:
             session.scan("data", where="id = 1").run(sorted_rows)
-        assert classify(raised.value).code is UnreadableFileError.code
+        assert classify(error.value).code is UnreadableFileError.code
 
 
 @pytest.mark.parametrize("option", ["maxColumns", "maxCharsPerColumn"])
