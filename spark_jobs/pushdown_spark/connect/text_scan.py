@@ -22,7 +22,7 @@ from pushdown_spark.formats.text.jvm_scan import BLANK, LINE, JvmTextScan
 from pushdown_spark.formats.text.line_conditions import matches_filter
 from pushdown_spark.formats.text.line_filter import LineSyntax
 from pushdown_spark.formats.text.line_parser import parse_lines
-from pushdown_spark.formats.text.patterns import line_patterns
+from pushdown_spark.formats.text.line_patterns import line_patterns
 from pushdown_spark.formats.text.planner import (
     NO_STRING,
     JvmTextPlan,

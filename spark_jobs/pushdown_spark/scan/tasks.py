@@ -1,4 +1,4 @@
-"""Tasks of the pushdown readers: packing of files, and columns that are constant in a file."""
+"""Tasks of the pushdown readers: the files of each, their progress, and the columns that are constant in a file."""
 
 from __future__ import annotations
 

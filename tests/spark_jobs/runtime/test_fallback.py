@@ -32,7 +32,7 @@ TEXT = (
     "pushdown_spark.formats.text.planner.listed_files",
     "pushdown_spark.formats.text.planner.text_options",
     "pushdown_spark.formats.text.planner.check_settings",
-    "pushdown_spark.formats.text.patterns.facts_of",
+    "pushdown_spark.formats.text.line_patterns.facts_of",
     "pushdown_spark.formats.text.planner.Searcher",
     "pushdown_spark.formats.text.planner.LineSampler",
     "pushdown_spark.formats.worker_scan.WorkerScan.__init__",
@@ -43,13 +43,13 @@ STEPS = {
     "json": (
         *EVERY,
         *TEXT,
-        "pushdown_spark.formats.text.patterns.json_patterns",
+        "pushdown_spark.formats.text.line_patterns.json_patterns",
         "pushdown_spark.formats.text.planner.ambiguous_json",
     ),
     "csv": (
         *EVERY,
         *TEXT,
-        "pushdown_spark.formats.text.patterns.csv_patterns",
+        "pushdown_spark.formats.text.line_patterns.csv_patterns",
         "pushdown_spark.formats.text.planner.ambiguous_csv",
     ),
     "orc": (

@@ -1,4 +1,4 @@
-"""`spark.read.format("pushdown_avro")`: the pushdown reader of Avro as a data source. See `formats.columnar_source`."""
+"""`spark.read.format("pushdown_avro")`: the pushdown reader of Avro as a data source. See `formats.columnar_data_source`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pushdown_spark.formats.avro.container_file import read_header
 from pushdown_spark.formats.avro.decoder import AvroQuery
 from pushdown_spark.formats.avro.file_reader import AvroScanTask
 from pushdown_spark.formats.avro.planner import container_files
-from pushdown_spark.formats.columnar_source import ColumnarSource, drop_counts
+from pushdown_spark.formats.columnar_data_source import ColumnarSource, drop_counts
 from pushdown_spark.formats.readable_types import arrow_schema
 from pushdown_spark.relations.stores.listing import InputFile
 from pushdown_spark.scan.packing import Task

@@ -1,4 +1,4 @@
-"""`spark.read.format("pushdown_orc")`: the lazy ORC reader as a data source. See `formats.columnar_source`."""
+"""`spark.read.format("pushdown_orc")`: the lazy ORC reader as a data source. See `formats.columnar_data_source`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pyspark.sql import types as t
 from pushdown_spark.contract import OrcOptions
 from pushdown_spark.errors import BadSpecError, UnsafeInputError
 from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
-from pushdown_spark.formats.columnar_source import ColumnarSource, drop_counts
+from pushdown_spark.formats.columnar_data_source import ColumnarSource, drop_counts
 from pushdown_spark.formats.orc.file_reader import OrcQuery, OrcScanTask
 from pushdown_spark.formats.orc.file_schema import read_schema
 from pushdown_spark.formats.orc.planner import orc_arrow_schema

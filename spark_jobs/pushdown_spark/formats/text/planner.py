@@ -26,9 +26,9 @@ from pushdown_spark.formats.text.byte_search import Searcher
 from pushdown_spark.formats.text.line_costs import TextCosts, check_size
 from pushdown_spark.formats.text.line_filter import LineFilterTask, LineQuery, LineSyntax, TextMetrics
 from pushdown_spark.formats.text.line_parser import parse_lines, parser_schema
+from pushdown_spark.formats.text.line_patterns import LinePatterns, line_patterns
 from pushdown_spark.formats.text.line_reader import header_lines
 from pushdown_spark.formats.text.line_sample import LineMarks, LineSample, LineSampler, LineSearches
-from pushdown_spark.formats.text.patterns import LinePatterns, line_patterns
 from pushdown_spark.formats.text.text_options import (
     TextOptions,
     ambiguous_csv,
