@@ -1,4 +1,4 @@
-"""`spark.read.format("pushdown_avro")`: the pushdown reader of Avro as a data source. See `formats.columnar_data_source`."""
+"""`spark.read.format("pushdown_avro")`: Avro files by the pushdown reader. See `formats.columnar_data_source`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`spark.read.format("pushdown_orc")`: the lazy ORC reader as a data source. See `formats.columnar_data_source`."""
+"""`spark.read.format("pushdown_orc")`: ORC files by the lazy reader. See `formats.columnar_data_source`."""
 
 from __future__ import annotations
 
