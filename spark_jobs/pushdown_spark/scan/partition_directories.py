@@ -114,16 +114,16 @@ def _directory_values(
     if not str(leaf.nodeName()).startswith("Scan "):
         raise UnsupportedError("Spark does not report which directories it reads")
     values: dict[str, tuple[str, ...]] = {}
-    for directory, texts in _list_directories(leaf):
+    for directory, value_strings in _list_directories(leaf):
         if len(values) == _MAX_DIRECTORIES:
             raise UnsupportedError(f"rows come from more than {_MAX_DIRECTORIES:,} directories")
         if directory in values:
             raise UnsupportedError(f"directory {directory} has several partitions")
-        if len(texts) != len(converters):
+        if len(value_strings) != len(converters):
             raise UnsupportedError(f"the values of directory {directory} are ambiguous")
         values[directory] = tuple(
             f"CAST(NULL AS {sql_type(field.dataType)})" if text is None else to_sql(text)
-            for field, to_sql, text in zip(fields, converters, texts, strict=True)
+            for field, to_sql, text in zip(fields, converters, value_strings, strict=True)
         )
     return values
 
@@ -223,10 +223,10 @@ def _list_directories(leaf: JavaObject) -> Iterator[tuple[str, list[str | None]]
         files, row = partition.files(), partition.values()
         if files.hasNext():
             directory = location(str(files.next().getPath().getParent().toString()))
-            texts = str(row.toSeq(schema).mkString("\0")).split("\0")
+            value_strings = str(row.toSeq(schema).mkString("\0")).split("\0")
             yield (
                 directory,
-                [None if text == _NULL and row.isNullAt(n) else text for n, text in enumerate(texts)],
+                [None if text == _NULL and row.isNullAt(n) else text for n, text in enumerate(value_strings)],
             )
 
 
