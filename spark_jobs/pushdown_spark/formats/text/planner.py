@@ -22,6 +22,7 @@ from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.expressions.byte_patterns.string_filter import StringFilter
 from pushdown_spark.expressions.byte_patterns.text import BytePattern
 from pushdown_spark.expressions.session_settings import is_enabled, setting
+from pushdown_spark.formats.text.ambiguous_lines import ambiguous_csv, ambiguous_json
 from pushdown_spark.formats.text.byte_search import Searcher
 from pushdown_spark.formats.text.line_costs import TextCosts, check_size
 from pushdown_spark.formats.text.line_filter import LineFilterTask, LineQuery, LineSyntax, TextMetrics
@@ -31,8 +32,6 @@ from pushdown_spark.formats.text.line_reader import header_lines
 from pushdown_spark.formats.text.line_sample import LineMarks, LineSample, LineSampler, LineSearches
 from pushdown_spark.formats.text.text_options import (
     TextOptions,
-    ambiguous_csv,
-    ambiguous_json,
     check_settings,
     check_text_options,
     text_options,

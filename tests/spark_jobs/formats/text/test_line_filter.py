@@ -15,10 +15,10 @@ from pyspark.sql import types as t
 from pushdown_spark.errors import UnsafeInputError
 from pushdown_spark.expressions.byte_patterns.text import BytePattern, Fields
 from pushdown_spark.formats.scan_task import sum_metrics
+from pushdown_spark.formats.text.ambiguous_lines import unquoted_string_values
 from pushdown_spark.formats.text.byte_search import Searcher
 from pushdown_spark.formats.text.line_filter import LineFilterTask, LineMatcher, LineQuery, LineSyntax, TextMetrics
 from pushdown_spark.formats.text.line_reader import LineReader, Window
-from pushdown_spark.formats.text.text_options import unquoted_string_values
 from pushdown_spark.relations.stores.listing import Compression, Split
 from pushdown_spark.scan.packing import Task
 
