@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import reduce
 from operator import or_
-from typing import Protocol
 
 from py4j.java_gateway import JavaObject
 from pyspark.sql import Column, SparkSession
@@ -72,45 +71,35 @@ def _matches(line: Column, expressions: Sequence[str]) -> Column:
     return f.rlike(characters, f.lit(f"(?sd){pattern}"))
 
 
-class _LineText(Protocol):
-    """A string column in which strings are searched."""
-
-    def contains(self, string: str) -> Column:
-        """Return whether the text contains a string."""
-
-    def is_not_ascii(self) -> Column:
-        """Return whether the text has fewer characters than bytes, as if it has valid non-ASCII characters."""
-
-    def may_be_invalid(self) -> Column:
-        """Return whether the text may have bytes that are not UTF-8."""
-
-
 def _line_text(spark: SparkSession, column: Column) -> _LineText:
-    return _JavaText(spark, column) if has_jvm(spark) else _SparkText(column)
+    return _JavaLineText(spark, column) if has_jvm(spark) else _LineText(column)
 
 
-class _SparkText:
-    """A string column as Spark's own string."""
+class _LineText:
+    """A string column in which Spark's functions search."""
 
     def __init__(self, column: Column) -> None:
         self._column = column
 
     def contains(self, string: str) -> Column:
+        """Return whether the text contains a string."""
         return self._column.contains(f.lit(string))
 
     def is_not_ascii(self) -> Column:
+        """Return whether the text has fewer characters than bytes, as if it has valid non-ASCII characters."""
         return f.length(self._column) < f.octet_length(self._column)
 
     def may_be_invalid(self) -> Column:
+        """Return whether the text may have bytes that are not UTF-8."""
         return ~f.is_valid_utf8(self._column)
 
 
-class _JavaText:
-    """A string column as a `java.lang.String`."""
+class _JavaLineText(_LineText):
+    """A string column that is searched as a `java.lang.String`."""
 
     def __init__(self, spark: SparkSession, column: Column) -> None:
+        super().__init__(column)
         self._spark = spark
-        self._column = column
         string_type = self._object_type("java.lang.String")
         self._text = self._invoke(java_expression(spark, column), "toString", string_type, [])
 
