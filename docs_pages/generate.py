@@ -44,8 +44,8 @@ class _OperatorPage:
 
 
 _INTERVALS = (
-    f"{StandaloneDrivers.shortest_interval:.0f} s on a standalone cluster, {YarnDrivers.shortest_interval:.0f} s on "
-    f"YARN and {KubernetesDrivers.shortest_interval:.0f} s on Kubernetes"
+    f"{StandaloneDrivers.min_interval:.0f} s on a standalone cluster, {YarnDrivers.min_interval:.0f} s on "
+    f"YARN and {KubernetesDrivers.min_interval:.0f} s on Kubernetes"
 )
 _DIFFERENT = {
     "conn_id": "The Spark connection. A missing one is an error.",

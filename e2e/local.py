@@ -161,7 +161,7 @@ def run_checks(names: Sequence[str]) -> None:
         for line in check_examples(local.deployment, names):
             print(f"  {line}")
         print(f"examples checked after {time.monotonic() - started:.0f} s", flush=True)
-        _require_no_connections(local.database)
+        _check_no_connections(local.database)
     print(f"e2e-local passed, {time.monotonic() - started:.0f} s")
 
 
@@ -182,7 +182,7 @@ def open_connections(database: Server) -> dict[str, str]:
     return connections
 
 
-def _require_no_connections(database: Server) -> None:
+def _check_no_connections(database: Server) -> None:
     """Raise `E2eError` if a scan has not closed its connection to the remote source."""
     if connections := open_connections(database):
         raise E2eError(f"connections to the remote source are still open: {connections}")

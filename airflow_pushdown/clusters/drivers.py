@@ -67,7 +67,7 @@ class Drivers(Protocol):
     """The drivers of one cluster. All methods block."""
 
     kind: ClassVar[str]
-    shortest_interval: ClassVar[float]
+    min_interval: ClassVar[float]
     """The minimum number of seconds between two requests for the status."""
 
     def status(self, driver_id: str) -> DriverStatus:
@@ -90,7 +90,7 @@ class StandaloneDrivers:
     """Drivers of a Spark standalone cluster. Their ids look like `driver-20260131120000-0001`."""
 
     kind: ClassVar[str] = "standalone"
-    shortest_interval: ClassVar[float] = 1.0
+    min_interval: ClassVar[float] = 1.0
     _PHASES: ClassVar[Mapping[str, DriverPhase]] = {
         "FINISHED": DriverPhase.SUCCEEDED,
         "KILLED": DriverPhase.FAILED,
@@ -150,7 +150,7 @@ class YarnDrivers:
     """Applications of YARN, through the REST API of the ResourceManager."""
 
     kind: ClassVar[str] = "yarn"
-    shortest_interval: ClassVar[float] = 2.0
+    min_interval: ClassVar[float] = 2.0
     _ACTIVE: ClassVar[frozenset[str]] = frozenset({"NEW", "NEW_SAVING", "SUBMITTED", "ACCEPTED", "RUNNING"})
     _NOT_FOUND: ClassVar[int] = 404
     _ERROR: ClassVar[str] = "RemoteException"
@@ -250,7 +250,7 @@ class KubernetesDrivers:
     """Driver pods, through the client of Airflow's Kubernetes provider. Their ids are `namespace:pod`."""
 
     kind: ClassVar[str] = "kubernetes"
-    shortest_interval: ClassVar[float] = 5.0
+    min_interval: ClassVar[float] = 5.0
     _PHASES: ClassVar[Mapping[str, DriverPhase]] = {
         "Succeeded": DriverPhase.SUCCEEDED,
         "Failed": DriverPhase.FAILED,

@@ -32,7 +32,7 @@ def shared_program(exchange_dir: str) -> SharedProgram:
 
     Others can read the directory. Raises `PermissionError` if they can write to it, and `ConfigError` for a URI.
     """
-    directory = require_directory(exchange_dir) / f"airflow-pushdown-{os.getuid()}"
+    directory = local_directory(exchange_dir) / f"airflow-pushdown-{os.getuid()}"
     directory.mkdir(mode=0o755, exist_ok=True)
     archive = job_archive(directory)
     archive.chmod(0o644)
@@ -44,7 +44,7 @@ def shared_program(exchange_dir: str) -> SharedProgram:
     return SharedProgram(program, archive)
 
 
-def require_directory(exchange_dir: str) -> Path:
+def local_directory(exchange_dir: str) -> Path:
     """Return the path of a directory of this machine. Raises `ConfigError` for the URI of another file system."""
     local = local_path(exchange_dir)
     if local is None:

@@ -85,7 +85,7 @@ class TrackedDriver:
     ) -> DriverStatus:
         """Wait until the driver has ended or `is_killed`, and return its status. Raises a retryable error."""
         watch = DriverWatch(self._drivers, self._driver_id)
-        interval = max(poll_seconds, self._drivers.shortest_interval)
+        interval = max(poll_seconds, self._drivers.min_interval)
         next_progress = time.monotonic() + PROGRESS_SECONDS
         try:
             while (status := watch.poll(self._log)).phase is DriverPhase.ACTIVE:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from airflow_pushdown.clusters.standalone import require_directory
+from airflow_pushdown.clusters.standalone import local_directory
 from airflow_pushdown.doctor.findings import Finding, failure, note, ok
 from airflow_pushdown.doctor.installation import class_archives, java, optional_jars, spark_python
 from airflow_pushdown.doctor.reachability import source_connection, spark_master
@@ -73,7 +73,7 @@ def _installation(hook: SparkConnectionHook, settings: Settings) -> Iterator[Fin
             spark_python=settings.spark_python,
             environ=os.environ,
         )
-        installation.require_supported()
+        installation.check_supported()
     except PushdownTaskError as error:
         yield failure("spark-submit", str(error))
         return
@@ -103,7 +103,7 @@ def _exchange_files(hook: SparkConnectionHook, exchange_dir: str | None, exchang
         if hook.is_cluster:
             exchange.discard()
             if hook.is_standalone_cluster and shared.exchange_dir:
-                require_directory(shared.exchange_dir)
+                local_directory(shared.exchange_dir)
             exchange = Exchange.open_shared(shared)
         keeps_secrets = exchange.keeps_secrets
         exchange.check()

@@ -12,13 +12,13 @@ from airflow_pushdown.exceptions import PushdownTaskError
 from airflow_pushdown.spark_submit.archive_recording import OFF
 from airflow_pushdown.spark_submit.class_archive import class_archive
 from airflow_pushdown.spark_submit.conf_directory import JARS_KEY, PACKAGES_KEY
-from airflow_pushdown.spark_submit.java import OLDEST_JAVA, describe_java, find_java
+from airflow_pushdown.spark_submit.java import MIN_JAVA, describe_java, find_java
 from airflow_pushdown.spark_submit.spark_installation import SPARK_PYTHON_VARIABLE, SparkInstallation
 from airflow_pushdown.spark_submit.spark_python import (
+    check_libraries,
+    check_pyspark,
     describe_python,
     driver_python,
-    require_libraries,
-    require_matching_pyspark,
 )
 
 _HADOOP = re.compile(r"hadoop-client-api-(?P<version>\d.*)\.jar")
@@ -34,7 +34,7 @@ _JDBC_DRIVERS: Mapping[str, str] = {
 def java(environment: Mapping[str, str]) -> Finding:
     """Return the finding about the Java that spark-submit starts."""
     program = find_java(environment)
-    advice = f"install Java {OLDEST_JAVA} or newer, and set JAVA_HOME to its directory"
+    advice = f"install Java {MIN_JAVA} or newer, and set JAVA_HOME to its directory"
     if program is None:
         return failure("Java", f"there is no Java in JAVA_HOME or on PATH; {advice}")
     runtime = describe_java(program)
@@ -61,8 +61,8 @@ def spark_python(
         )
         return
     try:
-        require_matching_pyspark(python, installation.binary, installation.version)
-        require_libraries(python)
+        check_pyspark(python, installation.binary, installation.version)
+        check_libraries(python)
     except PushdownTaskError as error:
         yield failure("Spark Python", str(error))
         return

@@ -68,7 +68,7 @@ class ClusterDriverHook(SparkConnectionHook):
 
     def phase_of(self, driver_id: str) -> DriverPhase:
         """Return whether this submission can continue with the driver of an earlier try."""
-        self._require_latest_try()
+        self._check_latest_try()
         self.attach(driver_id)
         driver = self.tracked_driver()
         phase = DriverPhase.MISSING if driver is None else driver.phase_for(self._submission.spec)
@@ -81,7 +81,7 @@ class ClusterDriverHook(SparkConnectionHook):
 
         A driver that has not started yet can no longer start.
         """
-        self._require_latest_try()
+        self._check_latest_try()
         driver_id = self._find_earlier_driver()
         if driver_id is None or self.phase_of(driver_id) not in _CONTINUABLE:
             return None
@@ -142,7 +142,7 @@ class ClusterDriverHook(SparkConnectionHook):
             self.log.warning("A later try may use the driver, but the exchange directory could not be read: %s", error)
             return False
 
-    def _require_latest_try(self) -> None:
+    def _check_latest_try(self) -> None:
         """Raise if a later try of the same run has begun, because this try would replace its driver and its files.
 
         A deleted DAG run with the same id may have left the number of a later try.
@@ -172,7 +172,7 @@ class ClusterDriverHook(SparkConnectionHook):
 
     def _end_earlier_driver(self) -> None:
         """End the drivers of earlier tries. Raises if one of them may still run."""
-        self._require_latest_try()
+        self._check_latest_try()
         if self.is_standalone_cluster:
             self._attach_to_earlier_driver()
             if (driver := self.tracked_driver()) is not None:
@@ -197,7 +197,7 @@ class ClusterDriverHook(SparkConnectionHook):
         if (driver_id := self._find_earlier_driver()) is not None:
             self.attach(driver_id)
 
-    def _require_rest_server(self) -> None:
+    def _check_rest_server(self) -> None:
         """Raise if a standalone master has no REST server, because spark-submit would try its other port instead."""
         drivers = self.drivers()
         if not isinstance(drivers, StandaloneDrivers):

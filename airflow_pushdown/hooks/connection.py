@@ -127,7 +127,7 @@ class SparkConnectionHook(SparkSubmitHook):
             self._yarn_track_via_rm_api = True
         return self._yarn_track_via_rm_api
 
-    def require_wait(self) -> None:
+    def wait_in_spark_submit(self) -> None:
         """Let spark-submit wait for a driver on a cluster if the task itself does not wait."""
         if self.is_cluster and self.drivers() is None:
             self._conf[WAIT_KEY if self._is_yarn else _KUBERNETES_WAIT_KEY] = "true"

@@ -95,7 +95,7 @@ class PushdownSubmitHook(ClusterDriverHook):
             spark_python=submission.spark_python,
             environ=os.environ,
         )
-        self._installation.require_supported()
+        self._installation.check_supported()
         class_path = {CLASS_PATH_KEY: self._driver_class_path} if self._driver_class_path else {}
         self._settings = submit_settings(
             self._installation,
@@ -124,8 +124,8 @@ class PushdownSubmitHook(ClusterDriverHook):
         """
         submission = self._submission
         self._validate_yarn_track_via_rm_api_config()
-        self._require_rest_server()
-        self.require_wait()
+        self._check_rest_server()
+        self.wait_in_spark_submit()
         self._end_earlier_driver()
         self.detach()
         self._has_no_driver = True
@@ -139,7 +139,7 @@ class PushdownSubmitHook(ClusterDriverHook):
             if not self._tracked_after_submit:
                 self._run_post_submit_commands()
         try:
-            self._require_success(returncode)
+            self._check_success(returncode)
         except PushdownTaskError:
             # spark-submit may have failed after the cluster accepted the application. If it was not killed by a signal,
             # no driver is left now.
@@ -320,7 +320,7 @@ class PushdownSubmitHook(ClusterDriverHook):
         command = standalone_command(command, program, str(job_archive()), self.rest_port, self._installation.python)
         return [*command, *result, "--claim"]
 
-    def _require_success(self, returncode: int) -> None:
+    def _check_success(self, returncode: int) -> None:
         """Raise unless spark-submit succeeded or the job wrote a result."""
         if self._killed:
             raise task_killed_error()

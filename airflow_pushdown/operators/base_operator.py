@@ -23,7 +23,7 @@ from airflow_pushdown.operators.parse_checks import check_literals
 from airflow_pushdown.operators.values import entries, naming_parameters, run_interval, sequence_as_list, switch
 from airflow_pushdown.parameters import parameters_of
 from airflow_pushdown.progress_reports import log_group
-from airflow_pushdown.spark_settings import refuse_unsafe_settings, session_conf
+from airflow_pushdown.spark_settings import check_safe_settings, session_conf
 from pushdown_spark.contract import (
     ONLY_SOURCE,
     AnySourceSpec,
@@ -174,7 +174,7 @@ class PushdownBaseOperator(JobOperator):
 
     def build_spec(self, run_key: str, generation: str = "") -> JobSpec:
         """Return the job spec for the rendered parameters. Raises `ConfigError` with the name of the invalid one."""
-        self._refuse_own_program()
+        self._check_no_program()
         request = self.job_request()
         output = None if request.scans else output_spec(self._output_parameters())
         conf = entries("conf", self.conf)
@@ -183,7 +183,7 @@ class PushdownBaseOperator(JobOperator):
             if not isinstance(source, RemoteSourceSpec):
                 # The files of a catalog table may have any format.
                 files = source.format.value if isinstance(source, SourceSpec) else None
-                refuse_unsafe_settings(conf, source.options, files)
+                check_safe_settings(conf, source.options, files)
         session = session_conf(self.operator_name, self._values_with_spark_keys(), conf, formats)
         # Errors of scans that depend on each other name the parameter themselves.
         with naming_parameters({}):
@@ -197,7 +197,7 @@ class PushdownBaseOperator(JobOperator):
                 conf=session,
             )
 
-    def _refuse_own_program(self) -> None:
+    def _check_no_program(self) -> None:
         """Raise `ConfigError` for parameters of SparkSubmitOperator that name a program."""
         program = {
             "application": self.application,
@@ -252,11 +252,11 @@ class PushdownBaseOperator(JobOperator):
         return self._source_secrets().model_copy(update=self._output_secrets())
 
     def _prepare(self, context: Context) -> None:
-        self._refuse_empty_targets()
+        self._check_targets()
         self._read_interval(context)
         super()._prepare(context)
 
-    def _refuse_empty_targets(self) -> None:
+    def _check_targets(self) -> None:
         """Raise `ConfigError` if the template of a target has rendered to nothing."""
         for name in self._given_targets:
             if (value := getattr(self, name)) in (None, "", "None"):

@@ -340,7 +340,7 @@ class JobOperator(SparkSubmitOperator):
                 settings=drivers.settings(),
                 driver_id=driver_id,
                 exchange=asdict(hook.shared_location),
-                poll_seconds=max(float(self._status_poll_interval), drivers.shortest_interval),
+                poll_seconds=max(float(self._status_poll_interval), drivers.min_interval),
                 end_time=end_time,
                 stores_progress=bool(self.do_xcom_push),
             ),

@@ -89,7 +89,7 @@ class PushdownMultiScanOperator(PushdownBaseOperator):
         sources: dict[str, AnySourceSpec] = {}
         scans: dict[str, ScanSpec] = {}
         declared = self._parts_by_scan()
-        self._refuse_shared_tables(declared)
+        self._check_shared_tables(declared)
         for name, parts in declared.items():
             parameter = f"scans.{name}"
             sources[name] = declared_source(parameter, parts.source)
@@ -122,7 +122,7 @@ class PushdownMultiScanOperator(PushdownBaseOperator):
             for name, scan in given.items()
         }
 
-    def _refuse_shared_tables(self, declared: Mapping[str, _ScanParts]) -> None:
+    def _check_shared_tables(self, declared: Mapping[str, _ScanParts]) -> None:
         """Raise `ConfigError` if two scans may change the same rows of a table."""
         tables = {name: parts.output for name, parts in declared.items() if parts.output.output_table is not None}
         for (one, first), (other, second) in combinations(tables.items(), 2):

@@ -37,7 +37,7 @@ def output_spec(given: OutputParameters, prefix: str = "") -> AnyOutputSpec | No
 
     Raises `ConfigError` with the name of the invalid parameter after `prefix`.
     """
-    _refuse_mixed_outputs(given, prefix)
+    _check_one_output(given, prefix)
     names = {
         "path": "output",
         "table": "output_table",
@@ -73,7 +73,7 @@ def output_spec(given: OutputParameters, prefix: str = "") -> AnyOutputSpec | No
     return None
 
 
-def _refuse_mixed_outputs(given: OutputParameters, prefix: str) -> None:
+def _check_one_output(given: OutputParameters, prefix: str) -> None:
     """Raise `ConfigError` for parameters that do not apply to the kind of output."""
     if given.output_table is None:
         for name in TABLES_ONLY:

@@ -12,7 +12,7 @@ from airflow_pushdown.plugin.task_data import PastRun, TaskKey
 from pushdown_spark.contract import JobResult, JoinTree, SourceReport
 from pushdown_spark.contract.report_text import human_bytes, human_count, human_seconds, reader_name
 
-LEAST_RUNS = 3
+MIN_RUNS = 3
 """The minimum number of runs for a chart."""
 SLOT = 10
 """The width of a bar with the space around it."""
@@ -67,7 +67,7 @@ class Change:
 
 def history_charts(runs: Sequence[PastRun], task_key: TaskKey, changes: Sequence[Change]) -> tuple[Chart, ...]:
     """Return charts of bytes read and duration of each run, oldest on the left, if there are three runs."""
-    if len(runs) < LEAST_RUNS:
+    if len(runs) < MIN_RUNS:
         return ()
     marks = tuple(change.number * SLOT for change in changes)
     return (

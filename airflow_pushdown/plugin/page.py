@@ -96,10 +96,10 @@ def render_runs(reports: DagReports, *, in_airflow: bool = False) -> str:
         reports=reports,
         refresh=None,
         links=Links(in_airflow=in_airflow),
-        charts=charts.day_charts(reports.days) if len(reports.runs) >= charts.LEAST_RUNS else (),
+        charts=charts.day_charts(reports.days) if len(reports.runs) >= charts.MIN_RUNS else (),
         dag_page=links.airflow_dag_path(reports.dag_id),
         days=DAYS,
-        most_reports=MAX_REPORTS,
+        max_reports=MAX_REPORTS,
     )
 
 
@@ -115,7 +115,7 @@ def render_overview(dags: Sequence[DagReports], number: int, pages: int, *, in_a
         links=Links(in_airflow=in_airflow),
         airflow_page=links.root_path() or "/",
         days=DAYS,
-        most_reports=MAX_REPORTS,
+        max_reports=MAX_REPORTS,
     )
 
 
@@ -142,7 +142,7 @@ def _environment() -> Environment:
         exactness_meanings={exactness.value: EXACTNESS_MEANINGS[exactness] for exactness in Exactness},
         chart_height=charts.HEIGHT,
         slot=charts.SLOT,
-        least_runs=charts.LEAST_RUNS,
+        min_runs=charts.MIN_RUNS,
         airflow_run_path=links.airflow_run_path,
         at_least=model.at_least,
         bytes_or_unknown=model.bytes_or_unknown,

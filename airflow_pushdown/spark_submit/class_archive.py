@@ -178,7 +178,7 @@ def class_archive(
     if settings_file is not None:
         log.info("Jobs run without a CDS archive, because Java does not allow %s on the class path", settings_file)
         return None
-    cache = _require_private(directory.absolute())
+    cache = _private_directory(directory.absolute())
     digest = hashlib.sha256(class_path.encode())
     for file in (java, *installation.jars):
         info = file.stat()
@@ -186,7 +186,7 @@ def class_archive(
     return ClassArchive(cache / f"spark-{digest.hexdigest()[:16]}.jsa", home)
 
 
-def _require_private(directory: Path) -> Path:
+def _private_directory(directory: Path) -> Path:
     if any(character in str(directory) for character in _SEPARATORS):
         raise config_error(
             f"class_archives: {directory}: the path becomes a JVM option and must not contain any of {_SEPARATORS}"

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-OLDEST_JAVA = 17
+MIN_JAVA = 17
 """The oldest Java that Spark 4 runs on."""
 
 _VERSION = re.compile(r"java\.specification\.version = (?:1\.)?(\d+)$", re.MULTILINE)
@@ -31,7 +31,7 @@ class Java:
     @property
     def is_supported(self) -> bool:
         """Whether Spark runs on it."""
-        return self.version >= OLDEST_JAVA
+        return self.version >= MIN_JAVA
 
 
 def find_java(environment: Mapping[str, str]) -> Path | None:

@@ -13,7 +13,7 @@ from airflow_pushdown.packaging import job_archive
 from pushdown_spark.contract import JobError, JobSpec, SourceSpec
 
 _TIMEOUT_SECONDS = 60
-_LONGEST_PREDICATE = 10_000
+_MAX_PREDICATE_CHARACTERS = 10_000
 """Parsing a longer predicate, such as a list of thousands of values, may take longer than the start of Spark."""
 _WORD = re.compile(r"\w+")
 _COMPARISON = re.compile(r"""\s*(\w+)\s*(?:=|<=|>=|<|>|!=)\s*(?:'[^'\\]*'|-?\d+(?:\.\d+)?)\s*""")
@@ -48,7 +48,7 @@ def _may_have_wrong_names(ddl: str, columns: Iterable[str], where: str) -> bool:
     >>> _may_have_wrong_names("id int, kind string", ["id"], "knd = 'x'")
     True
     """
-    if len(where) > _LONGEST_PREDICATE:
+    if len(where) > _MAX_PREDICATE_CHARACTERS:
         return False
     if where and not _COMPARISONS.fullmatch(where):
         return True

@@ -57,7 +57,7 @@ class SparkInstallation:
         matches = (_CORE_JAR.fullmatch(jar.name) for jar in self.jars)
         return next((match["version"] for match in matches if match), None)
 
-    def require_supported(self) -> None:
+    def check_supported(self) -> None:
         """Raise `ConfigError` for an unsupported release of Spark."""
         version = self.version
         if version is not None and (problem := unsupported_spark(version)):

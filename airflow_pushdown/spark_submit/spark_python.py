@@ -66,8 +66,8 @@ def usable_driver_python(
     executable = driver_python(settings, environment)
     python = describe_python(executable, environment) if executable else None
     if python is not None:
-        require_matching_pyspark(python, installation.binary, installation.version)
-        require_libraries(python)
+        check_pyspark(python, installation.binary, installation.version)
+        check_libraries(python)
     return python
 
 
@@ -103,7 +103,7 @@ def describe_python(
         return None
 
 
-def require_matching_pyspark(python: SparkPython, spark_submit: str, spark: str | None) -> None:
+def check_pyspark(python: SparkPython, spark_submit: str, spark: str | None) -> None:
     """Raise `ConfigError` if PySpark is damaged, unsupported, or of another release than Spark.
 
     `spark` is the version that `spark_submit` starts, or None if it is unknown. PySpark is not a package of an
@@ -127,7 +127,7 @@ def require_matching_pyspark(python: SparkPython, spark_submit: str, spark: str 
         )
 
 
-def require_libraries(python: SparkPython) -> None:
+def check_libraries(python: SparkPython) -> None:
     """Raise `ConfigError` if an environment lacks libraries of the job."""
     if python.missing:
         raise config_error(

@@ -35,8 +35,8 @@ from airflow_pushdown.spark_settings import (
     FIXED_SETTINGS,
     SUBMIT_DEFAULTS,
     UNSAFE_SETTINGS,
+    check_safe_settings,
     effective_value,
-    refuse_unsafe_settings,
     serialize,
     serialize_all,
     session_conf,
@@ -244,12 +244,12 @@ def test_an_unsafe_setting_is_an_error_with_parameter_and_reason(
     conf: dict[str, str], options: dict[str, str], parameter: str
 ) -> None:
     with pytest.raises(ConfigError, match=f"^{parameter}: .*returns no rows"):
-        refuse_unsafe_settings(conf, options, "orc")
-    refuse_unsafe_settings(conf, options, "parquet")
+        check_safe_settings(conf, options, "orc")
+    check_safe_settings(conf, options, "parquet")
 
 
 def test_a_safe_value_of_an_unsafe_key_is_allowed() -> None:
-    refuse_unsafe_settings({USE_SELECTED: "false"}, {"orc.filter.use.selected": "false"}, "orc")
+    check_safe_settings({USE_SELECTED: "false"}, {"orc.filter.use.selected": "false"}, "orc")
 
 
 def test_a_fixed_setting_cannot_be_switched_off() -> None:

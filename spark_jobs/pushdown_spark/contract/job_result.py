@@ -15,13 +15,13 @@ from pushdown_spark.contract.sources import ONLY_SOURCE
 from pushdown_spark.contract.versions import CONTRACT_VERSION
 from pushdown_spark.errors import ErrorCode
 
-LONGEST_CONJUNCT = 1_000
+MAX_CONJUNCT_CHARACTERS = 1_000
 """Maximum length of a conjunct in a report, in characters."""
 MAX_PARTITIONS = 100
 """Maximum number of output partitions in a result."""
 SPARK_REQUESTED = "requested with reader='spark'"
 """The reason for Spark's reader if the user has chosen it. Every other reason explains a fallback."""
-_LEAST_ERROR = 1.0
+_MIN_ERROR_SECONDS = 1.0
 """Seconds by which an estimate must be wrong to be reported."""
 _DERIVED = frozenset({"pushed", "residual"})
 
@@ -60,7 +60,7 @@ class ConjunctReport(Message):
     @classmethod
     def _shorten(cls, sql: str) -> str:
         """Shorten conjuncts such as lists of thousands of values."""
-        return shorten(sql, LONGEST_CONJUNCT)
+        return shorten(sql, MAX_CONJUNCT_CHARACTERS)
 
 
 class FileReport(Message):
@@ -99,7 +99,7 @@ class CostReport(Message):
         """Return the report after a run whose tasks ran for some seconds."""
         predicted = self.predicted.get(self.reader)
         error = 0.0 if predicted is None else abs(seconds - predicted)
-        is_off = predicted is not None and error >= _LEAST_ERROR and error > predicted / 2
+        is_off = predicted is not None and error >= _MIN_ERROR_SECONDS and error > predicted / 2
         return self.model_copy(update={"measured": round(seconds, 3), "is_off": is_off})
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pushdown_spark.contract.join_tree import JoinReport, JoinTree
 from pushdown_spark.contract.message import shorten
 
-_LONGEST_CONDITION = 120
+_MAX_CONDITION_CHARACTERS = 120
 
 
 def joins_text(report: JoinReport) -> list[str]:
@@ -39,7 +39,7 @@ def describe_join(tree: JoinTree) -> str:
     counts = f" ({rows})" if rows else ""
     if tree.relation is not None:
         return f"{relation_name(tree)}{hint}{counts}"
-    condition = f" ON {shorten(tree.condition, _LONGEST_CONDITION)}" if tree.condition else ""
+    condition = f" ON {shorten(tree.condition, _MAX_CONDITION_CHARACTERS)}" if tree.condition else ""
     return f"{tree.kind} JOIN{hint}{condition}{counts}"
 
 

@@ -62,7 +62,7 @@ class TargetColumn:
 
     def check(self, values: pa.Array) -> None:
         """Raise UnwritableValueError if the column cannot hold a value."""
-        self._require(not (self.is_required and values.null_count), "NULL")
+        self._check(not (self.is_required and values.null_count), "NULL")
         self._check_values(values)
 
     def _check_values(self, values: pa.Array) -> None:
@@ -81,7 +81,7 @@ class TargetColumn:
             self._check_floats(values)
         elif pa.types.is_date(kind):
             is_valid = _is_within(values.cast(pa.int32()), FIRST_DAY, LAST_DAY)
-            self._require(is_valid, "a date outside the years 1 to 9999")
+            self._check(is_valid, "a date outside the years 1 to 9999")
         elif pa.types.is_timestamp(kind):
             self._check_timestamps(values.cast(pa.int64()))
 
@@ -89,7 +89,7 @@ class TargetColumn:
         self._check_length(lengths, "bytes", self.max_length or self.max_bytes)
         if self.is_padded:
             shortest = pc.min(lengths).as_py()
-            self._require(
+            self._check(
                 shortest in (None, self.max_length), f"a value of {shortest} bytes, to which the type adds bytes"
             )
 
@@ -100,19 +100,17 @@ class TargetColumn:
         except pa.ArrowInvalid:
             raise self._error("a string that is not valid UTF-8") from None
         if not self.has_nul:
-            self._require(not _any(pc.match_substring(values, "\0")), "a string with a NUL character")
+            self._check(not _any(pc.match_substring(values, "\0")), "a string with a NUL character")
         if self.max_fraction is not None:
             is_long = pc.match_substring_regex(values, rf"\.\d{{{self.max_fraction + 1}}}")
-            self._require(not _any(is_long), "a time with more fractional digits than the type has")
+            self._check(not _any(is_long), "a time with more fractional digits than the type has")
         if self.is_numeric_text:
             is_number = pc.match_substring_regex(values, _NUMERIC_STRING)
-            self._require(not _any(is_number), "a string that the column would store as a number")
+            self._check(not _any(is_number), "a string that the column would store as a number")
         if self.is_padded:
-            self._require(
-                not _any(pc.ends_with(values, " ")), "a string that ends with a space, which the type ignores"
-            )
+            self._check(not _any(pc.ends_with(values, " ")), "a string that ends with a space, which the type ignores")
         if self.labels:
-            self._require(
+            self._check(
                 all(map(self._is_label, values.drop_null().unique().to_pylist())),
                 "a string that is not one of its labels",
             )
@@ -128,18 +126,18 @@ class TargetColumn:
     def _check_length(self, lengths: pa.Array, unit: str, limit: int | None) -> None:
         if limit is not None:
             longest = pc.max(lengths).as_py() or 0
-            self._require(longest <= limit, f"a value of {longest:,} {unit}, and takes at most {limit:,}")
+            self._check(longest <= limit, f"a value of {longest:,} {unit}, and takes at most {limit:,}")
 
     def _check_integers(self, values: pa.Array) -> None:
         if self.bounds is not None:
             first, last = self.bounds
-            self._require(_is_within(values, first, last), f"an integer outside the range {first} to {last}")
+            self._check(_is_within(values, first, last), f"an integer outside the range {first} to {last}")
 
     def _check_decimals(self, values: pa.Array) -> None:
         if self.max_digits is not None:
             unscaled = pc.abs(values.view(pa.decimal128(38, 0)))
             is_long = pc.greater_equal(unscaled, pa.scalar(10**self.max_digits, pa.decimal128(38, 0)))
-            self._require(not _any(is_long), f"a decimal of more than {self.max_digits} digits, which it would round")
+            self._check(not _any(is_long), f"a decimal of more than {self.max_digits} digits, which it would round")
         if self.digits is not None:
             try:
                 values.cast(pa.decimal128(*self.digits))
@@ -149,25 +147,25 @@ class TargetColumn:
             first, last = self.bounds
             bounds = pc.min_max(values).as_py()
             is_within = bounds["min"] is None or (first - 1 < bounds["min"] and bounds["max"] < last + 1)
-            self._require(is_within, f"a decimal outside the range {first} to {last}")
+            self._check(is_within, f"a decimal outside the range {first} to {last}")
 
     def _check_floats(self, values: pa.Array) -> None:
-        self._require(self.has_nan or not _any(pc.is_nan(values)), "NaN")
-        self._require(self.has_infinity or not _any(pc.is_inf(values)), "infinity")
+        self._check(self.has_nan or not _any(pc.is_nan(values)), "NaN")
+        self._check(self.has_infinity or not _any(pc.is_inf(values)), "infinity")
         if self.is_single and values.type != pa.float32():
             single = values.cast(pa.float32(), safe=False).cast(pa.float64())
             is_same = pc.or_(pc.equal(single, values), pc.is_nan(values))
-            self._require(not _any(pc.invert(is_same)), "a double that is not a float")
+            self._check(not _any(pc.invert(is_same)), "a double that is not a float")
 
     def _check_timestamps(self, micros: pa.Array) -> None:
         first, last = self.bounds or (FIRST_MICROS, LAST_MICROS)
-        self._require(_is_within(micros, first, last), "a timestamp outside the range of the type")
+        self._check(_is_within(micros, first, last), "a timestamp outside the range of the type")
         if self.step > 1:
             numbers = micros.drop_null().to_numpy(zero_copy_only=False)
-            self._require(not np.any(numbers % self.step), "a timestamp with more fractional digits than the type has")
+            self._check(not np.any(numbers % self.step), "a timestamp with more fractional digits than the type has")
 
-    def _require(self, is_met: bool, problem: str) -> None:
-        if not is_met:
+    def _check(self, is_valid: bool, problem: str) -> None:
+        if not is_valid:
             raise self._error(problem)
 
     def _error(self, problem: str) -> UnwritableValueError:

@@ -20,7 +20,7 @@ from pushdown_spark.runtime.spark_internals import java_context
 
 INTERVAL_SECONDS = 5.0
 """The time between two measurements."""
-_LONGEST_WAIT_SECONDS = 0.5
+_MAX_WAIT_SECONDS = 0.5
 """The time that the job waits for a measurement that is under way when the job ends. A killed job has 2 seconds."""
 
 
@@ -45,7 +45,7 @@ def publish_progress(measure: Callable[[], Progress | None], publish: Callable[[
         ended.set()
         # Spark should not stop while the thread asks it.
         if thread.ident is not None:
-            thread.join(_LONGEST_WAIT_SECONDS)
+            thread.join(_MAX_WAIT_SECONDS)
 
 
 class QueryProgress:

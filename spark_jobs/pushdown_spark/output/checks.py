@@ -61,16 +61,16 @@ class RowObserver:
         return observation_counts(self.frame.sparkSession, self._observation)
 
 
-def require_columns(frame: DataFrame, checks: OutputChecks) -> None:
+def check_columns_exist(frame: DataFrame, checks: OutputChecks) -> None:
     """Raise a typed error that names the check if a DataFrame lacks one of its columns."""
     for name in checks.not_null:
-        _require_column(frame, name, "not_null")
+        _check_column_exists(frame, name, "not_null")
     for key in checks.unique:
         for name in key:
-            _require_column(frame, name, "unique")
+            _check_column_exists(frame, name, "unique")
 
 
-def check_rows(checks: OutputChecks, observer: RowObserver, staged: DataFrame) -> tuple[CheckReport, ...]:
+def evaluate_checks(checks: OutputChecks, observer: RowObserver, staged: DataFrame) -> tuple[CheckReport, ...]:
     """Evaluate all checks. `staged` is a DataFrame over the staged files, which only `unique` reads.
 
     The observer has the counts of rows and NULLs.
@@ -115,7 +115,7 @@ def _duplicates(staged: DataFrame, key: Sequence[str]) -> int:
     return int(total[0] or 0) if total is not None else 0
 
 
-def _require_column(frame: DataFrame, name: str, check: str) -> None:
+def _check_column_exists(frame: DataFrame, name: str, check: str) -> None:
     try:
         frame.select(f.col(name))
     except AnalysisException as problem:

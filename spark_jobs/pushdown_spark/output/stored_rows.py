@@ -77,7 +77,7 @@ def with_stored_partitions(rows: DataFrame, partition_by: Iterable[str]) -> Data
             text = column.cast("string")
             is_stored = (f.length(column) > 0) & (text != NULL_PARTITION)
             problem = "has bytes that are not UTF-8; convert the column with hex or base64 in the query"
-            exact = _require(f.is_valid_utf8(text), field, problem)
+            exact = _with_check(f.is_valid_utf8(text), field, problem)
             rows = rows.withColumn(field.name, f.when(is_stored, exact))
         elif isinstance(field.dataType, t.TimestampType):
             problem = (
@@ -85,11 +85,11 @@ def with_stored_partitions(rows: DataFrame, partition_by: Iterable[str]) -> Data
                 "time; set spark.sql.session.timeZone to UTC, or cast the column in the query"
             )
             is_same = column.isNull() | (column.cast("string").cast("timestamp") == column)
-            rows = rows.withColumn(field.name, _require(is_same, field, problem))
+            rows = rows.withColumn(field.name, _with_check(is_same, field, problem))
     return rows
 
 
-def _require(condition: Column, field: t.StructField, problem: str) -> Column:
+def _with_check(condition: Column, field: t.StructField, problem: str) -> Column:
     """Return a column whose plan raises UnwritableValueError where a condition is not true."""
     message = UnwritableValueError.plan_message(f"partition column {field.name} {problem}")
     error = f.raise_error(f.lit(message)).cast(field.dataType)

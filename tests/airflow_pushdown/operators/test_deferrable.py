@@ -99,7 +99,7 @@ def test_a_task_polls_its_application_on_yarn_if_it_can(
     hook = operator._get_hook()
     # The provider's operator refuses a durable task whose application it cannot poll.
     assert (hook.drivers() is not None, operator.durable) == (is_polled, is_polled)
-    hook.require_wait()
+    hook.wait_in_spark_submit()
     assert hook._conf.get(WAIT_KEY) == (conf.get(WAIT_KEY) if is_polled else "true")
 
 

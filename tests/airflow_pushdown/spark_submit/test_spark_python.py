@@ -16,9 +16,9 @@ from airflow_pushdown.hooks.cluster_driver import Submission
 from airflow_pushdown.hooks.submit import PushdownSubmitHook
 from airflow_pushdown.spark_submit.spark_python import (
     REQUIRED_MODULES,
+    check_pyspark,
     describe_python,
     driver_python,
-    require_matching_pyspark,
 )
 from pushdown_spark.contract import JobSpec, QuerySpec, SourceSpec
 
@@ -97,9 +97,9 @@ def test_pyspark_of_another_release_than_spark_submit_is_an_error(spark_python: 
     assert found is not None
     release = found.distributions["pyspark"].rpartition(".")[0]
     for version in (f"{release}.9", None):
-        require_matching_pyspark(found, "/spark/bin/spark-submit", version)
+        check_pyspark(found, "/spark/bin/spark-submit", version)
     with pytest.raises(ConfigError) as caught:
-        require_matching_pyspark(found, "/spark/bin/spark-submit", "3.5.1")
+        check_pyspark(found, "/spark/bin/spark-submit", "3.5.1")
     assert str(caught.value) == (
         f"spark_python: {spark_python} has pyspark {found.distributions['pyspark']}, "
         "but /spark/bin/spark-submit starts Spark 3.5.1; set spark_home and spark_python to the same version of Spark"

@@ -27,7 +27,7 @@ from pushdown_spark.expressions.names import ANY_CASE
 from pushdown_spark.expressions.session_settings import session_name_rule, temporary_settings
 from pushdown_spark.output.base_output import Output, column_types
 from pushdown_spark.output.catalog.connector_tables import Commit, ConnectorTable
-from pushdown_spark.output.checks import RowObserver, check_rows, raise_failures, require_columns
+from pushdown_spark.output.checks import RowObserver, check_columns_exist, evaluate_checks, raise_failures
 from pushdown_spark.output.stored_rows import check_stored_types, stored_rows, with_stored_partitions
 from pushdown_spark.output.target_checks import check_column_names, check_partition_by, may_write_table
 from pushdown_spark.projection.paths import quote_name
@@ -87,7 +87,7 @@ class ConnectorOutput(Output):
                 frame, self._table.partition_by() if self._exists else self._output.partition_by
             )
         self._types = _types_by_name(schema)
-        require_columns(frame, self._output.checks)
+        check_columns_exist(frame, self._output.checks)
         known = [name.lower() for name in frame.columns]
         for parameter, names in {
             "merge_keys": self._output.merge_keys,
@@ -109,7 +109,7 @@ class ConnectorOutput(Output):
         observer = RowObserver.of(self._staged_rows, checks)
         observer.frame.write.format("noop").mode("overwrite").save()
         self._count = observer.counts()[0]
-        self.checks = check_rows(checks, observer, self._staged_rows)
+        self.checks = evaluate_checks(checks, observer, self._staged_rows)
         raise_failures(self.checks)
         if self._output.replace_where is not None:
             self._check_replaced(self._output.replace_where)
@@ -119,7 +119,7 @@ class ConnectorOutput(Output):
         exists = self._table.exists()
         if not self._may_write(exists):
             return
-        self._require_same_columns(exists)
+        self._check_same_columns(exists)
         if exists:
             # Another program may have created the table since `prepare`, without partitions to replace.
             self._check_table()
@@ -200,7 +200,7 @@ class ConnectorOutput(Output):
         if where is not None:
             _analyze(self._spark.table(self._table.sql), where)
 
-    def _require_same_columns(self, exists: bool) -> None:
+    def _check_same_columns(self, exists: bool) -> None:
         """Raise a retryable error if the table is gone, or does not have the columns of the staged rows."""
         is_same = _types_by_name(self._table.schema()) == self._types if exists else not self._exists
         if not is_same:

@@ -198,7 +198,7 @@ class FileTableTarget(FileTarget):
         if table is not None and _directory_of(self._spark, table.location) != self._paths.output:
             raise _change_error(self._entry)
 
-    def check_existing(self) -> bool:
+    def exists(self) -> bool:
         """Return whether the catalog has the table. Empty directories in the place of a new table are deleted.
 
         Raises BadSpecError if there are files in the place of a new table.

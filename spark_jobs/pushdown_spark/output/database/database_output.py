@@ -18,7 +18,7 @@ from pushdown_spark.expressions.constant_folding import cached_fold
 from pushdown_spark.expressions.predicate import Predicate
 from pushdown_spark.expressions.session_settings import has_plain_meaning, session_name_rule
 from pushdown_spark.output.base_output import Output, column_types
-from pushdown_spark.output.checks import RowObserver, check_rows, raise_failures, require_columns
+from pushdown_spark.output.checks import RowObserver, check_columns_exist, evaluate_checks, raise_failures
 from pushdown_spark.output.database.table_attempt import TableAttempt
 from pushdown_spark.projection.paths import quote_name
 from pushdown_spark.session import PushdownSession
@@ -78,7 +78,7 @@ class DatabaseOutput(Output):
         """Load all rows of a DataFrame into a new staging table."""
         self._frame = frame
         if self._output.checks:
-            require_columns(frame, self._output.checks)
+            check_columns_exist(frame, self._output.checks)
             self._observer = RowObserver.of(frame, self._output.checks)
             frame = self._observer.frame
         writer = self._attempt.stage(frame.schema, self._existing, name_rule=session_name_rule(self._spark))
@@ -97,7 +97,7 @@ class DatabaseOutput(Output):
         loaded = rows.mapInArrow(writer, LOADED).collect()
         accepted = {row["partition"]: row["suffix"] for row in loaded}
         self._partitions = len(accepted)
-        self._attempt.require_accepted(accepted)
+        self._attempt.check_accepted(accepted)
         self._attempt.copy_parts()
 
     def check(self) -> None:
@@ -107,7 +107,7 @@ class DatabaseOutput(Output):
             session = PushdownSession(self._spark)
             session.add(_STAGED, RemoteSourceSpec(table=staging.source_name), self._connection)
             staged = session.scan(_STAGED).df
-            self.checks = check_rows(self._output.checks, self._observer, staged)
+            self.checks = evaluate_checks(self._output.checks, self._observer, staged)
             raise_failures(self.checks)
         self._attempt.check(self._condition)
 

@@ -97,7 +97,7 @@ class RunLedger:
             *(RunState.WRITING.value, self.generation),
         )
 
-    def require_claim(self, connection: WriteConnection) -> None:
+    def check_claim(self, connection: WriteConnection) -> None:
         """Raise OutputTakenError if a later attempt of the run has begun."""
         record = self.read(connection)
         if record is None or record.attempt != self.attempt or record.state is RunState.COMMITTED:

@@ -152,7 +152,7 @@ class StagingTables:
             connection.attach(with_suffix(self.rows, suffix)) for _, suffix in sorted(self.suffixes(connection).items())
         ]
 
-    def require_partitions(self, connection: WriteConnection, partitions: int) -> int:
+    def loaded_rows(self, connection: WriteConnection, partitions: int) -> int:
         """Return the number of rows. Raises RemoteFailedError unless this number of partitions was loaded.
 
         It also raises if the tables have other rows than the tasks loaded. A crash of the database empties unlogged
@@ -211,11 +211,11 @@ def drop_leftovers(connection: WriteConnection, target: TargetTable, run: str) -
     not delete tables.
     """
     if target.dialect.is_mysql:
-        _require_drop(connection, target, f"{OWN_PREFIX}{run[:12]}")
+        _check_drop(connection, target, f"{OWN_PREFIX}{run[:12]}")
     _drop_unused(connection, target, list(_leftovers(connection, target, run)))
 
 
-def _require_drop(connection: WriteConnection, target: TargetTable, missing: str) -> None:
+def _check_drop(connection: WriteConnection, target: TargetTable, missing: str) -> None:
     """Raise RemoteRefusedError if the user may not delete tables. MySQL checks that for a missing table, too."""
     try:
         connection.drop(target.sibling(missing))

@@ -146,7 +146,7 @@ class TableAttempt:
         has_parts = self.target.has_parts
         return PartitionWriter(self._address, staging.rows, staging.record, columns, has_parts, self._connect)
 
-    def require_accepted(self, accepted: Mapping[int, str]) -> None:
+    def check_accepted(self, accepted: Mapping[int, str]) -> None:
         """Raise RemoteFailedError unless the rows that count are those of the task attempts that Spark has accepted.
 
         `accepted` has the ends of their names by partition.
@@ -195,17 +195,17 @@ class TableAttempt:
         change, ledger = self._require_staged().change, self._require_ledger()
         if change.staging.is_split:
             # SQLite attaches no file within the transaction.
-            ledger.require_claim(connection)
+            ledger.check_claim(connection)
             change.staging.row_tables(connection)
         with connection.transaction(self.target.lock):
-            ledger.require_claim(connection)
-            row_count = change.staging.require_partitions(connection, partitions)
+            ledger.check_claim(connection)
+            row_count = change.staging.loaded_rows(connection, partitions)
             table_exists = exists(connection, self.target)
             if not self._may_write(table_exists):
                 ledger.delete(connection)
                 return False
             if table_exists:
-                self._require_expected_columns(connection)
+                self._check_unchanged_columns(connection)
                 change.apply(connection, row_count)
             else:
                 self._create_table(connection)
@@ -270,7 +270,7 @@ class TableAttempt:
                 f"{self.target.display_name} was created by another program at the commit; run the task again"
             ) from None
 
-    def _require_expected_columns(self, connection: WriteConnection) -> None:
+    def _check_unchanged_columns(self, connection: WriteConnection) -> None:
         """Raise RemoteFailedError if the columns have changed since the rows were checked against their types."""
         # The lock of a query keeps other programs from changing the table until the end of the transaction.
         connection.rows(f"SELECT 1 FROM {self.target.sql} LIMIT 0")  # noqa: S608

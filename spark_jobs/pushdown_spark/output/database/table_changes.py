@@ -55,16 +55,16 @@ class TableChange:
                 f"SELECT count(*) FROM {table} WHERE ({self.condition}) IS NOT TRUE"  # noqa: S608
                 for table in self.staging.row_tables(connection)
             ]
-            _require_none(connection, outside, "replace_where: {count} rows to write do not satisfy the predicate")
+            _check_none(connection, outside, "replace_where: {count} rows to write do not satisfy the predicate")
         if self.keys:
             names = ", ".join(self.keys)
             nulls = " OR ".join(f"{key} IS NULL" for key in self._quote(self.keys))
             with_null = f"SELECT count(*) FROM {rows} WHERE {nulls}"  # noqa: S608
-            _require_none(connection, [with_null], f"merge_keys: {{count}} rows to write have NULL in {names}")
+            _check_none(connection, [with_null], f"merge_keys: {{count}} rows to write have NULL in {names}")
             keys = ", ".join(map(self._group_key, self.key_columns))
             groups = f"SELECT 1 FROM {rows} GROUP BY {keys} HAVING count(*) > 1"  # noqa: S608
             repeated = f"SELECT count(*) FROM ({groups}) AS repeated"  # noqa: S608
-            _require_none(connection, [repeated], f"merge_keys: {{count}} values of {names} are repeated in the rows")
+            _check_none(connection, [repeated], f"merge_keys: {{count}} values of {names} are repeated in the rows")
 
     def apply(self, connection: WriteConnection, row_count: int) -> None:
         """Move the rows, within a transaction. Raises RemoteFailedError if the table would not get all of them."""
@@ -81,17 +81,17 @@ class TableChange:
             # Triggers of MySQL cannot skip a row, and its snapshot still has rows that others have deleted since.
             if not self.staging.target.dialect.is_mysql:
                 kept = f"SELECT count(*) FROM (SELECT 1 FROM {target}{where} LIMIT 1) AS kept"  # noqa: S608
-                self._require_changed(not count_rows(connection, kept), "kept rows that were to be replaced")
+                self._check_change(not count_rows(connection, kept), "kept rows that were to be replaced")
         added = sum(
             connection.change(f"{insert} INTO {target}{self.staging.copied_columns(table, self.columns)}")
             for table in self.staging.row_tables(connection)
         )
-        self._require_all(added, row_count)
+        self._check_all(added, row_count)
 
-    def _require_all(self, added: int, row_count: int) -> None:
-        self._require_changed(added == row_count, f"got {added} of {row_count} rows")
+    def _check_all(self, added: int, row_count: int) -> None:
+        self._check_change(added == row_count, f"got {added} of {row_count} rows")
 
-    def _require_changed(self, is_changed: bool, problem: str) -> None:
+    def _check_change(self, is_changed: bool, problem: str) -> None:
         if not is_changed:
             raise RemoteFailedError(
                 f"{self.staging.target.sql} {problem}, for example because of a trigger or a rule, so the table is "
@@ -117,7 +117,7 @@ class TableChange:
             changed = connection.change(
                 f"{dialect.update} {target} AS target SET {changes} FROM {rows} AS staged WHERE {same_key}"
             )
-            self._require_changed(changed == found, f"changed {changed} of {found} rows")
+            self._check_change(changed == found, f"changed {changed} of {found} rows")
         names = ", ".join(columns)
         existing = f"SELECT 1 FROM {target} AS target WHERE {same_key}"  # noqa: S608
         connection.change(
@@ -125,7 +125,7 @@ class TableChange:
             f"SELECT {names} FROM {rows} AS staged WHERE NOT EXISTS ({existing})"
         )
         stored = f"SELECT count(*) FROM {rows} AS staged WHERE EXISTS ({existing})"  # noqa: S608
-        self._require_all(count_rows(connection, stored), row_count)
+        self._check_all(count_rows(connection, stored), row_count)
 
     def _check_key_forms(self, connection: WriteConnection) -> None:
         """Raise RemoteRefusedError if a key of the table has another form than the same key in the rows.
@@ -162,7 +162,7 @@ class TableChange:
         return [self.staging.target.quote(name) for name in names]
 
 
-def _require_none(connection: WriteConnection, statements: Sequence[str], problem: str) -> None:
+def _check_none(connection: WriteConnection, statements: Sequence[str], problem: str) -> None:
     count = sum(count_rows(connection, statement) for statement in statements)
     if count:
         raise CheckFailedError(f"{problem.format(count=count)}. {_UNCHANGED}")

@@ -32,8 +32,8 @@ def rename_to_target(
     if exists(connection, target):
         return False
     with connection.transaction(target.lock):
-        ledger.require_claim(connection)
-        row_count = staging.require_partitions(connection, partitions)
+        ledger.check_claim(connection)
+        row_count = staging.loaded_rows(connection, partitions)
         ledger.set_state(connection, RunState.MOVING, summary, row_count)
     try:
         connection.rows(f"RENAME TABLE {staging.rows} TO {target.sql}")
@@ -43,7 +43,7 @@ def rename_to_target(
         # Either another program has created the table, or this rename succeeded and its response was lost.
         if comment_of(connection, target) != staging.marker:
             with connection.transaction(target.lock):
-                ledger.require_claim(connection)
+                ledger.check_claim(connection)
                 ledger.set_state(connection, RunState.WRITING)
             return False
     with connection.transaction(target.lock):

@@ -95,14 +95,14 @@ class CommitLog:
         self._number = 0
 
     @contextlib.contextmanager
-    def lock(self, require_claim: Callable[[], None] | None = None) -> Iterator[None]:
+    def lock(self, check_claim: Callable[[], None] | None = None) -> Iterator[None]:
         """Hold the lock. Within the block, no other process commits and all earlier commits are complete or undone.
 
-        Without `require_claim`, this attempt begins, and takes the lock from other attempts of the same run.
-        With it, this attempt waits for the lock, and `require_claim` raises if a later attempt has begun.
+        Without `check_claim`, this attempt begins, and takes the lock from other attempts of the same run.
+        With it, this attempt waits for the lock, and `check_claim` raises if a later attempt has begun.
         A commit that the block cannot undo keeps its lock, so that the next process undoes the commit.
         """
-        self._number = self._acquire_lock(require_claim)
+        self._number = self._acquire_lock(check_claim)
         ended = threading.Event()
         heartbeat = threading.Thread(target=self._send_heartbeats, args=(self._number, ended), daemon=True)
         heartbeat.start()
@@ -121,11 +121,11 @@ class CommitLog:
         """
         self.files.write_text(self._journal, journal.model_dump_json())
         try:
-            self._replay(journal, self._journal).apply(self.require_lock)
+            self._replay(journal, self._journal).apply(self.check_lock)
             self._update_catalog(journal)
         except BaseException:
             try:
-                self.require_lock()
+                self.check_lock()
             except OutputTakenError:
                 # The process that took the lock has undone the moves.
                 self.files.delete_empty(journal.aside)
@@ -134,7 +134,7 @@ class CommitLog:
             raise
         self._complete(journal, self._journal)
 
-    def require_lock(self) -> None:
+    def check_lock(self) -> None:
         """Raise OutputTakenError, within `lock`, if another process has taken the lock."""
         locks = self._read_locks()
         own_lock = locks.get(self._number)
@@ -219,14 +219,14 @@ class CommitLog:
         # This file shows that the commit is complete, so it is deleted last.
         self.files.delete(path + _PROGRESS)
 
-    def _acquire_lock(self, require_claim: Callable[[], None] | None) -> int:
+    def _acquire_lock(self, check_claim: Callable[[], None] | None) -> int:
         """Wait for the lock, and return its number. The lock of a dead process is followed by the next number."""
         observed: object = None
         since = time.monotonic()
         pause = _MIN_PAUSE_SECONDS
         while True:
-            if require_claim is not None:
-                require_claim()
+            if check_claim is not None:
+                check_claim()
             locks = self._read_locks()
             if not locks:
                 if self._create_lock(1, _Lock()):
@@ -236,7 +236,7 @@ class CommitLog:
             if state != observed:
                 observed, since = state, time.monotonic()
             is_dead = time.monotonic() - since >= self._patience
-            if is_dead or (require_claim is None and all(map(self._is_earlier_attempt, locks.values()))):
+            if is_dead or (check_claim is None and all(map(self._is_earlier_attempt, locks.values()))):
                 number = self._take_over(locks)
                 if number is not None:
                     return number

@@ -54,7 +54,7 @@ class FileTarget(ABC):
         """Record a commit for `find_commit`, before its first move and, with `is_complete`, after its last."""
 
     @abstractmethod
-    def check_existing(self) -> bool:
+    def exists(self) -> bool:
         """Return whether the target exists. Raises a typed error if it cannot take rows."""
 
     @abstractmethod
@@ -116,7 +116,7 @@ class DirectoryTarget(FileTarget):
         if self._record is not None:
             self._record.write(files, rows, summary, is_complete=is_complete)
 
-    def check_existing(self) -> bool:
+    def exists(self) -> bool:
         """Return whether the directory exists."""
         return self._files.exists(self._location)
 

@@ -78,13 +78,13 @@ class JournalReplay:
     journal: Journal
     progress: str
 
-    def apply(self, require_lock: Callable[[], None]) -> None:
-        """Make all moves. `require_lock` raises if another process has the lock."""
+    def apply(self, check_lock: Callable[[], None]) -> None:
+        """Make all moves. `check_lock` raises if another process has the lock."""
         journal = self.journal
         if any(not move.is_inward for move in journal.moves):
             self.files.make_directory(journal.aside)
         for number, move in enumerate(journal.moves):
-            require_lock()
+            check_lock()
             if not self.files.moves_directories:
                 self._record(number)
             if move.is_inward:

@@ -17,7 +17,7 @@ from pushdown_spark.errors import (
 from pushdown_spark.expressions.session_settings import session_name_rule
 from pushdown_spark.local_paths import escape_glob, is_local
 from pushdown_spark.output.base_output import Output, column_types, later_attempt_error
-from pushdown_spark.output.checks import RowObserver, check_rows, raise_failures, require_columns
+from pushdown_spark.output.checks import RowObserver, check_columns_exist, evaluate_checks, raise_failures
 from pushdown_spark.output.files.commit_log import CommitLog
 from pushdown_spark.output.files.file_target import OVERWRITE_OPTION, DirectoryTarget, FileTarget
 from pushdown_spark.output.files.journal import Journal
@@ -102,7 +102,7 @@ class FileOutput(Output):
             self._end_earlier_attempts()
             if self._is_committed():
                 return False
-            exists = self._check_existing()
+            exists = self._output_exists()
             if self._mode is OutputMode.IGNORE and exists:
                 return False
             check_no_table(self._files, self.paths.output)
@@ -122,7 +122,7 @@ class FileOutput(Output):
         for name in self._files.names(self.paths.staging):
             if name.endswith(CLAIM):
                 self._files.delete(f"{self.paths.staging}/{name}")
-        self._log.require_lock()
+        self._log.check_lock()
         self._files.delete(self.paths.staging)
 
     def stage(self, frame: DataFrame) -> None:
@@ -136,7 +136,7 @@ class FileOutput(Output):
         frame = with_stored_partitions(frame, self._spec.partition_by)
         self._frame = frame
         if self._spec.checks:
-            require_columns(frame, self._spec.checks)
+            check_columns_exist(frame, self._spec.checks)
             self._observer = RowObserver.of(frame, self._spec.checks)
             frame = self._observer.frame
         # The staging directory is empty, and committers of object stores reject the dynamic mode.
@@ -157,7 +157,7 @@ class FileOutput(Output):
         if self._observer is not None and self._frame is not None:
             options = {"multiLine": "true", **self._options} if self._format == "csv" else self._options
             reader = self._spark.read.format(self._format).schema(self._frame.schema).options(**options)
-            self.checks = check_rows(self._spec.checks, self._observer, reader.load(escape_glob(self.paths.rows)))
+            self.checks = evaluate_checks(self._spec.checks, self._observer, reader.load(escape_glob(self.paths.rows)))
             raise_failures(self.checks)
 
     def commit(self) -> None:
@@ -166,12 +166,12 @@ class FileOutput(Output):
         Raises OutputTakenError if another attempt of the run has begun since `prepare`, OutputConflictError if another
         run has committed one of the partitions since then.
         """
-        with self._log.lock(self._require_claim):
-            self._require_claim()
-            exists = self._check_existing()
+        with self._log.lock(self._check_claim):
+            self._check_claim()
+            exists = self._output_exists()
             if self._mode is not OutputMode.IGNORE or not exists:
                 staged = staged_files(self._files, self.paths)
-                self._require_written_files(len(staged))
+                self._check_file_count(len(staged))
                 partitions = partitions_of(staged, self.paths)
                 self._target.check_partitions(partitions)
                 emptied = self._target.emptied_partitions(partitions)
@@ -187,7 +187,7 @@ class FileOutput(Output):
                 self._target.record_commit(names, self.staged_rows, summary, is_complete=True)
         self.abort()
 
-    def _require_written_files(self, staged: int) -> None:
+    def _check_file_count(self, staged: int) -> None:
         """Raise PushdownError if this process does not see all files that the tasks have written.
 
         An executor on another machine writes to its own disk if the machines do not share the path. Spark's commit of
@@ -248,13 +248,13 @@ class FileOutput(Output):
     def _keeps_partitions(self) -> bool:
         return self._mode in (OutputMode.APPEND, OutputMode.OVERWRITE_PARTITIONS)
 
-    def _require_claim(self) -> None:
+    def _check_claim(self) -> None:
         if not self._files.exists(self.paths.claim):
             raise later_attempt_error(self.name)
 
-    def _check_existing(self) -> bool:
+    def _output_exists(self) -> bool:
         """Return whether the output exists. Raises a typed error if it cannot take rows in this mode."""
-        exists = self._target.check_existing()
+        exists = self._target.exists()
         if exists and self._mode is OutputMode.ERROR_IF_EXISTS:
             raise OutputExistsError(
                 f"output: {self.name} already exists; remove it, or choose another output mode "

@@ -275,7 +275,7 @@ def test_a_file_that_appears_in_an_empty_directory_is_kept(spark: SparkSession, 
     assert isinstance(target, FileTableTarget)
     target._files = InterruptedFiles(1, lambda _left: (directory / name).touch())
     with pytest.raises(BadSpecError, match=r"has files, but the catalog has no table targets.t"):
-        target.check_existing()
+        target.exists()
     assert [path for path in directory.rglob("*") if path.is_file()] == [directory / name]
 
 

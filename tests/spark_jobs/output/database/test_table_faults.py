@@ -44,7 +44,7 @@ CASES = [
     ),
 ]
 KEEPING = [OutputMode.IGNORE, OutputMode.ERROR_IF_EXISTS]
-FEWEST_STEPS = 25
+MIN_STEPS = 25
 
 
 @pytest.fixture(params=KINDS)
@@ -74,7 +74,7 @@ def test_retry_after_kill_equals_one_run(database: Database, case: TableWrite, o
         assert stored_rows(database) == case.expected(), f"killed before step {step}"
         assert database.tables() == ["t"], f"killed before step {step}"
         assert states(database) == [("committed",)]
-    assert step > FEWEST_STEPS
+    assert step > MIN_STEPS
     assert stored_rows(database) == case.expected()
 
 
@@ -163,7 +163,7 @@ def test_stopped_attempt_changes_nothing_after_a_retry(database: Database, case:
         write_once(database, case)
         assert stored_rows(database) == case.expected(), f"stopped before step {step}"
         assert database.tables() == ["t"], f"stopped before step {step}"
-    assert step > FEWEST_STEPS
+    assert step > MIN_STEPS
 
 
 def test_staging_tables_are_dropped_by_age(database: Database) -> None:

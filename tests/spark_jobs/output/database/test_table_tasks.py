@@ -106,8 +106,8 @@ def test_rows_of_a_task_whose_report_was_lost_are_not_committed(database: Databa
     accepted, *_ = writer.load(0, iter([batch(NEW[1])]))
     other, *_ = writer.load(1, iter([batch(NEW[1])]))
     with pytest.raises(RemoteFailedError, match="loaded partition 0"):
-        attempt.require_accepted({0: accepted, 1: other})
-    attempt.require_accepted({0: lost, 1: other})
+        attempt.check_accepted({0: accepted, 1: other})
+    attempt.check_accepted({0: lost, 1: other})
 
 
 @pytest.mark.parametrize(
