@@ -54,12 +54,12 @@ def pack_environment(environment: Path, cache: Path, python_prefix: str | None) 
 
 def doctor_report(settings: Settings) -> int:
     """Print one line for each check, and return 1 if one failed."""
-    failed = 0
+    failures = 0
     for finding in diagnose(settings):
         print(finding, flush=True)
-        failed += finding.status is CheckStatus.FAILED
-    print(f"Failed checks: {failed}")
-    return 1 if failed else 0
+        failures += finding.status is CheckStatus.FAILED
+    print(f"Failed checks: {failures}")
+    return 1 if failures else 0
 
 
 if __name__ == "__main__":

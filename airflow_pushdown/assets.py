@@ -13,8 +13,8 @@ _TEMPLATE_MARKS = ("{{", "{%")
 
 def inlets_of(paths: object) -> list[Asset]:
     """Return the assets of paths that are known before the task runs: absolute paths without a template."""
-    fixed = (path for path in as_list(paths) if isinstance(path, str) and not _is_template(path))
-    datasets = dict.fromkeys(dataset for path in fixed if (dataset := file_dataset(path)) is not None)
+    literal_paths = (path for path in as_list(paths) if isinstance(path, str) and not _is_template(path))
+    datasets = dict.fromkeys(dataset for path in literal_paths if (dataset := file_dataset(path)) is not None)
     return [Asset(uri=dataset.uri) for dataset in datasets]
 
 

@@ -32,10 +32,10 @@ class Dataset:
 
 def file_dataset(path: str) -> Dataset | None:
     """Return the dataset of a path, for a glob of the directory before its wildcards, or None for a relative path."""
-    fixed = _without_glob(path)
-    if fixed.startswith("/"):
-        return Dataset("file", fixed)
-    parts = _URI.match(fixed)
+    directory = _without_glob(path)
+    if directory.startswith("/"):
+        return Dataset("file", directory)
+    parts = _URI.match(directory)
     if parts is None or not (parts["authority"] or parts["path"]):
         return None
     scheme, authority, below = parts["scheme"].lower(), parts["authority"] or "", parts["path"] or "/"
@@ -74,6 +74,6 @@ def table_dataset(connection: RemoteConnection, table: str) -> Dataset:
 def _without_glob(path: str) -> str:
     """Return the path before its first part with a wildcard, without a trailing slash."""
     parts = path.split("/")
-    fixed = next((position for position, part in enumerate(parts) if _GLOB.search(part)), len(parts))
-    directory = "/".join(parts[:fixed]).rstrip("/")
+    depth = next((position for position, part in enumerate(parts) if _GLOB.search(part)), len(parts))
+    directory = "/".join(parts[:depth]).rstrip("/")
     return directory or ("/" if path.startswith("/") else "")

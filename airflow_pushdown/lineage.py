@@ -76,12 +76,12 @@ def column_origins(query: QuerySpec, columns: Mapping[str, Iterable[str]]) -> di
 
 def _origins_in_sql(sql: str) -> dict[str, tuple[Origin, ...]]:
     """Return the origins of the columns of a query from OpenLineage's parser, or none if it cannot parse the query."""
-    parsed = parse([sql], dialect="databricks")
-    if parsed is None or parsed.errors:
+    result = parse([sql], dialect="databricks")
+    if result is None or result.errors:
         return {}
     return {
         column.descendant.name: tuple(Origin(c.origin.name, c.name) for c in column.lineage if c.origin is not None)
-        for column in parsed.column_lineage
+        for column in result.column_lineage
     }
 
 

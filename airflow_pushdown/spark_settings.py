@@ -73,22 +73,22 @@ def serialize_all(values: Mapping[str, object] | None) -> dict[str, str]:
 
 
 def session_conf(
-    operator: str, given: Mapping[str, object], conf: Mapping[str, str], source_formats: frozenset[str]
+    operator: str, values: Mapping[str, object], conf: Mapping[str, str], source_formats: frozenset[str]
 ) -> dict[str, str]:
     """Return the Spark settings of the job's session.
 
-    `given` has the values of the parameters with Spark keys, or None if they were not given. `conf` has the user's own
+    `values` has the values of the parameters with Spark keys, or None if they were not given. `conf` has the user's own
     entries, which win over defaults. Raises `ConfigError` with parameter and key if an entry contradicts an explicit
     parameter or a fixed setting.
     """
     settings: dict[str, str] = {}
     for parameter in parameters_of(operator):
         for key in _keys_for_formats(parameter, source_formats):
-            value = _resolve(parameter, given.get(parameter.name), key, conf)
+            value = _resolve(parameter, values.get(parameter.name), key, conf)
             if value is not None:
                 settings[key] = value
         for key in parameter.replaced_keys:
-            _resolve(parameter, given.get(parameter.name), key, conf)
+            _resolve(parameter, values.get(parameter.name), key, conf)
     for setting in FIXED_SETTINGS:
         if setting.key in conf and not _is_same(conf[setting.key], setting.value):
             raise config_error(f"conf: {setting.key}={conf[setting.key]} is not possible ({setting.reason}); remove it")
@@ -110,11 +110,11 @@ def check_safe_settings(conf: Mapping[str, str], options: Mapping[str, str], sou
                 raise config_error(message, ErrorCode.UNSAFE_SETTING)
 
 
-def effective_value(name: str, given: bool | None, conf: Mapping[str, str], source_format: str) -> bool | None:
+def effective_value(name: str, explicit: bool | None, conf: Mapping[str, str], source_format: str) -> bool | None:
     """Return the effective value of a switch: the given value, else that of `conf`, else the default."""
     parameter = next(parameter for parameter in PARAMETERS if parameter.name == name)
-    if given is not None:
-        return given
+    if explicit is not None:
+        return explicit
     values = [conf[key] for key in parameter.spark_keys(source_format) if key in conf]
     if values:
         return all(_is_same(value, "true") for value in values)
@@ -126,22 +126,24 @@ def _keys_for_formats(parameter: Parameter, source_formats: frozenset[str]) -> t
     return tuple(dict.fromkeys(key for name in sorted(source_formats) for key in parameter.spark_keys(name)))
 
 
-def _resolve(parameter: Parameter, given: object, key: str, conf: Mapping[str, str]) -> str | None:
+def _resolve(parameter: Parameter, explicit: object, key: str, conf: Mapping[str, str]) -> str | None:
     """Return the value of a key: that of the explicit parameter, else that of `conf`, else the default."""
-    value = _value_for(parameter, key, given)
+    value = _value_for(parameter, key, explicit)
     if key not in conf or (value is not None and _is_same(conf[key], value)):
         return value
-    if given is not None:
-        raise config_error(f"{parameter.name}={given} contradicts conf entry {key}={conf[key]}; give only one of them")
+    if explicit is not None:
+        raise config_error(
+            f"{parameter.name}={explicit} contradicts conf entry {key}={conf[key]}; give only one of them"
+        )
     return conf[key]
 
 
-def _value_for(parameter: Parameter, key: str, given: object) -> str | None:
+def _value_for(parameter: Parameter, key: str, explicit: object) -> str | None:
     """Return the value of a key for the given value of its parameter, or None if the key is not set.
 
     A given value of None means that the parameter was not given.
     """
-    value = parameter.default if given is None else given
+    value = parameter.default if explicit is None else explicit
     if key in parameter.switch_values:
         return parameter.switch_values[key][bool(value)]
     return serialize(value)

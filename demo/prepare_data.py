@@ -175,8 +175,8 @@ def _gzip_text(path: Path) -> Iterator[TextIO]:
     # A file name and a time in the gzip header would make the files differ in each run.
     with (
         path.with_name(f"{path.name}.gz").open("wb") as raw,
-        gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0) as zipped,
-        io.TextIOWrapper(zipped, encoding="utf-8", newline="") as text,
+        gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0) as stream,
+        io.TextIOWrapper(stream, encoding="utf-8", newline="") as text,
     ):
         yield text
 

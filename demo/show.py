@@ -46,16 +46,16 @@ def last_run(dag_id: str) -> list[TaskOutcome]:
         run = session.scalars(newest).one_or_none()
         if run is None:
             return []
-        returned = select(XComModel).where(
+        reports = select(XComModel).where(
             XComModel.dag_id == dag_id, XComModel.run_id == run.run_id, XComModel.key == BaseXCom.XCOM_RETURN_KEY
         )
         results = {
-            row.task_id: JobResult.from_xcom(XComModel.deserialize_value(row)) for row in session.scalars(returned)
+            row.task_id: JobResult.from_xcom(XComModel.deserialize_value(row)) for row in session.scalars(reports)
         }
-        started = [(ti.start_date, ti) for ti in run.get_task_instances(session=session) if ti.start_date is not None]
+        instances = [(ti.start_date, ti) for ti in run.get_task_instances(session=session) if ti.start_date is not None]
         return [
             TaskOutcome(ti.task_id, str(ti.state), results.get(ti.task_id))
-            for _, ti in sorted(started, key=lambda pair: pair[0])
+            for _, ti in sorted(instances, key=lambda pair: pair[0])
         ]
 
 
@@ -90,8 +90,8 @@ def main(dag_id: str) -> int:
     if outcomes and all(outcome.is_success for outcome in outcomes):
         print(f"\nAll {len(outcomes)} tasks of {dag_id} succeeded. Output: {', '.join(sorted(outputs))}")
         return 0
-    failed = [outcome.task_id for outcome in outcomes if not outcome.is_success]
-    print(f"\n{dag_id} did not succeed: {', '.join(failed) or 'no task ran'}", file=sys.stderr)
+    failures = [outcome.task_id for outcome in outcomes if not outcome.is_success]
+    print(f"\n{dag_id} did not succeed: {', '.join(failures) or 'no task ran'}", file=sys.stderr)
     return 1
 
 

@@ -70,9 +70,9 @@ class _ProgressLine:
         self._write(outcome, end="\n")
 
     def _write(self, state: str, end: str) -> None:
-        elapsed = time.monotonic() - self._started
+        seconds = time.monotonic() - self._started
         start = "\r\033[K" if self._terminal else ""
-        print(f"{start}  {self._label:<{LABEL_WIDTH}} {elapsed:6.1f} s  {state}", end=end, flush=True)
+        print(f"{start}  {self._label:<{LABEL_WIDTH}} {seconds:6.1f} s  {state}", end=end, flush=True)
 
 
 def _wait(process: subprocess.Popen[bytes], line: _ProgressLine) -> int:

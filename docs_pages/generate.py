@@ -194,25 +194,30 @@ def _common() -> str:
 
 def _tables(operator: str) -> list[str]:
     """Return the lines of the parameter tables of one operator, one table for each group."""
-    documented = documented_parameters(getattr(operators, operator))
+    descriptions = documented_parameters(getattr(operators, operator))
     by_name = {row.name: row for row in parameters_of(operator)}
     groups = {title: names.split() for title, names in _GROUPS.items()}
-    grouped = {name for names in groups.values() for name in names}
+    names_in_groups = {name for names in groups.values() for name in names}
     source, rows, *rest = groups.items()
     lines: list[str] = []
-    for title, names in (source, rows, (_OTHER_GROUP, [name for name in by_name if name not in grouped]), *rest):
-        found = [by_name[name] for name in names if name in by_name]
-        if found:
+    for title, names in (
+        source,
+        rows,
+        (_OTHER_GROUP, [name for name in by_name if name not in names_in_groups]),
+        *rest,
+    ):
+        group_rows = [by_name[name] for name in names if name in by_name]
+        if group_rows:
             lines += [f"## {title}", "", "| Parameter | Type | Default | Description |", "|---|---|---|---|"]
-            lines += [_row_of(row, operator, documented[row.name]) for row in found]
+            lines += [_row_of(row, operator, descriptions[row.name]) for row in group_rows]
             lines.append("")
     return lines
 
 
-def _row_of(row: Parameter, operator: str, documented: str) -> str:
+def _row_of(row: Parameter, operator: str, docstring: str) -> str:
     """Return the line of one parameter of an operator."""
     default = "required" if row.required else f"`{row.default!r}`"
-    return _row(row.name, row.type, default, _description(row, operator, documented))
+    return _row(row.name, row.type, default, _description(row, operator, docstring))
 
 
 def documented_parameters(operator: type) -> dict[str, str]:
@@ -220,20 +225,20 @@ def documented_parameters(operator: type) -> dict[str, str]:
 
     Each class describes the parameters of its own constructor.
     """
-    documented: dict[str, str] = {}
+    descriptions: dict[str, str] = {}
     for operator_class in reversed(operator.__mro__):
         if operator_class.__module__.startswith("airflow_pushdown."):
             text = " ".join((operator_class.__doc__ or "").split())
-            documented.update(re.findall(r":param (\w+): (.*?)(?= :param |$)", text))
-    return documented
+            descriptions.update(re.findall(r":param (\w+): (.*?)(?= :param |$)", text))
+    return descriptions
 
 
-def _description(row: Parameter, operator: str, documented: str) -> str:
+def _description(row: Parameter, operator: str, docstring: str) -> str:
     """Return the description of a parameter, with its Spark keys and whether it is templated."""
     keys = [f"`{key}`" for key in row.spark_keys(SOURCE_FORMATS.get(operator))]
     never_set = [f"`{key}`" for key in row.replaced_keys]
     notes = [
-        documented.removesuffix(_TEMPLATED),
+        docstring.removesuffix(_TEMPLATED),
         f"Sets {', '.join(keys)}." if keys else "",
         f"Replaces {', '.join(never_set)}, which is never set." if never_set else "",
         "" if row.templated else "Not templated.",
@@ -243,22 +248,22 @@ def _description(row: Parameter, operator: str, documented: str) -> str:
 
 def _row(name: str, kind: str, default: str, description: str) -> str:
     """Return a line of a parameter table."""
-    escaped = kind.replace("|", "\\|")
-    return f"| `{name}` | `{escaped}` | {default} | {description} |"
+    text = kind.replace("|", "\\|")
+    return f"| `{name}` | `{text}` | {default} | {description} |"
 
 
 def _inherited_table() -> list[str]:
     """Return the lines of the table of the parameters that all operators inherit from `SparkSubmitOperator`."""
     text = inspect.getdoc(SparkSubmitOperator) or ""
-    documented = dict(re.findall(r"^:param (\w+): (.*?)(?=^:param |\Z)", text, re.MULTILINE | re.DOTALL))
-    described = {name: _plain(description) for name, description in documented.items()} | _DIFFERENT
+    descriptions = dict(re.findall(r"^:param (\w+): (.*?)(?=^:param |\Z)", text, re.MULTILINE | re.DOTALL))
+    plain_texts = {name: _plain(description) for name, description in descriptions.items()} | _DIFFERENT
     own = {row.name for row in PARAMETERS}
     lines = ["| Parameter | Type | Default | Description |", "|---|---|---|---|"]
     for name, parameter in inspect.signature(SparkSubmitOperator.__init__).parameters.items():
         if parameter.kind is not parameter.KEYWORD_ONLY or name in own or name in _OWN_PROGRAM:
             continue
         mark = _TEMPLATED if name in SparkSubmitOperator.template_fields else ""
-        description = described.get(name, "").replace(_TEMPLATED, "") + mark
+        description = plain_texts.get(name, "").replace(_TEMPLATED, "") + mark
         lines.append(_row(name, str(parameter.annotation), f"`{parameter.default!r}`", description))
     return lines
 

@@ -85,7 +85,7 @@ def main(_arguments: Sequence[str] = ()) -> int:
 def run_checks() -> int:
     """Start the containers, run the checks, and always remove the containers. Return 0 if the checks pass."""
     (ROOT / ".e2e").mkdir(exist_ok=True)
-    started = time.monotonic()
+    start = time.monotonic()
     with ExitStack() as stack:
         run = Path(tempfile.mkdtemp(prefix="compose-", dir=ROOT / ".e2e"))
         run = run.rename(run.with_name(run.name.lower()))
@@ -95,12 +95,12 @@ def run_checks() -> int:
         stack.callback(composition.take_down)
         code = composition.call("up", "--build", "--detach", "--wait", "--wait-timeout", _HEALTHY_SECONDS)
         if code == 0:
-            print(f"healthy after {time.monotonic() - started:.0f} s", flush=True)
+            print(f"healthy after {time.monotonic() - start:.0f} s", flush=True)
             code = composition.call("run", "--rm", "checks")
         if code:
             print(f"\ne2e failed; the logs of the services are in {composition.keep_logs()}", file=sys.stderr)
             return 1
-    print(f"e2e passed, {time.monotonic() - started:.0f} s")
+    print(f"e2e passed, {time.monotonic() - start:.0f} s")
     return 0
 
 

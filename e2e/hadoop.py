@@ -119,8 +119,8 @@ class HadoopCluster:
 
     def applications(self) -> dict[str, dict[str, str]]:
         """Return the applications by id, with the fields of YARN's REST API."""
-        found = self._get(f"{self.http}/ws/v1/cluster/apps").get("apps") or {}
-        return {app["id"]: app for app in found.get("app", ())}  # type: ignore[attr-defined]
+        response = self._get(f"{self.http}/ws/v1/cluster/apps").get("apps") or {}
+        return {app["id"]: app for app in response.get("app", ())}  # type: ignore[attr-defined]
 
     def node_of(self, application: str) -> str:
         """Return the name of the node manager that runs the driver of an application in deploy mode cluster."""

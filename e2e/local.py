@@ -122,9 +122,9 @@ def run_product(prefix: str, dags: Path, make_platform: Callable[[Programs, Path
         services = AirflowServices(programs, run, url, {"dags": dags}, settings)
         # The cluster starts while Airflow creates its database.
         with ThreadPoolExecutor(max_workers=1) as executor:
-            prepared = executor.submit(_prepare, platform, connection, run / "demo" / "data")
+            preparation = executor.submit(_prepare, platform, connection, run / "demo" / "data")
             api = services.start()
-            prepared.result()
+            preparation.result()
         deployment = Deployment(api, run / "demo", platform.application_prefix, programs.check)
         yield Local(deployment, platform.cluster, services, programs, database)
     shutil.rmtree(run)
@@ -155,14 +155,14 @@ def exit_code(name: str, check: Callable[[], None]) -> int:
 
 def run_checks(names: Sequence[str]) -> None:
     """Start the product, check it and stop it. Raises `E2eError` if a check fails."""
-    started = time.monotonic()
+    start = time.monotonic()
     with product() as local:
-        print(f"up after {time.monotonic() - started:.0f} s: {local.services.base_url}", flush=True)
+        print(f"up after {time.monotonic() - start:.0f} s: {local.services.base_url}", flush=True)
         for line in check_examples(local.deployment, names):
             print(f"  {line}")
-        print(f"examples checked after {time.monotonic() - started:.0f} s", flush=True)
+        print(f"examples checked after {time.monotonic() - start:.0f} s", flush=True)
         _check_no_connections(local.database)
-    print(f"e2e-local passed, {time.monotonic() - started:.0f} s")
+    print(f"e2e-local passed, {time.monotonic() - start:.0f} s")
 
 
 def _prepare(platform: Platform, database: Mapping[str, object], data: Path) -> None:
@@ -190,9 +190,9 @@ def _check_no_connections(database: Server) -> None:
 
 def environment() -> dict[str, str]:
     """Return the environment of all programs, without settings of another Airflow or Spark."""
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith(_DROPPED_PREFIXES)}
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(_DROPPED_PREFIXES)}
     return {
-        **inherited,
+        **environment,
         "JAVA_HOME": str(java_home(SPARK_ENVIRONMENT)),
         "PYSPARK_PYTHON": str(SPARK_ENVIRONMENT / "bin" / "python"),
         "SPARK_LOCAL_IP": HOST,

@@ -35,8 +35,8 @@ def check_archives(run: Path, environments: Environments, programs: Programs) ->
     (archive,) = cache.glob("*.tar.gz")
     if not any(file.stat().st_size for file in classes.glob("*.jsa")):
         raise E2eError(f"there is no class archive in {classes}")
-    printed = arguments.partition('archives="')[2].partition("#")[0]
-    arguments = replace_paths(arguments, {printed: str(archive), **places})
+    path = arguments.partition('archives="')[2].partition("#")[0]
+    arguments = replace_paths(arguments, {path: str(archive), **places})
     ((name, code),) = first_steps()[1].items()
     # The pushdown reader runs in Python on the executors.
     code = code.replace('task_id="errors",', f'task_id="errors", reader="pushdown",\n{arguments}')
@@ -92,6 +92,6 @@ def check_types(dags: Path, airflow: Path) -> None:
 
 def replace_paths(text: str, places: Mapping[str, str]) -> str:
     """Return a text with other paths than the printed ones. `places` are the other paths by the printed ones."""
-    for printed, place in places.items():
-        text = text.replace(printed, place)
+    for path, place in places.items():
+        text = text.replace(path, place)
     return text

@@ -89,16 +89,16 @@ def check_installation(constraints: Mapping[str, Path], environments: Environmen
     packages = {"airflow": "airflow_pushdown", "spark": "pushdown_spark"}
     for side, python in (("airflow", environments.airflow), ("spark", environments.spark)):
         pins = constraints[side].read_text(encoding="utf-8").splitlines()
-        installed = output_of(python, "-m", "pip", "list", "--format=freeze", "--exclude=pip", "--exclude=setuptools")
+        pip_list = output_of(python, "-m", "pip", "list", "--format=freeze", "--exclude=pip", "--exclude=setuptools")
         own = ("airflow-pushdown==", "pushdown-spark==")
-        unpinned = [line for line in installed.splitlines() if line not in pins and not line.startswith(own)]
+        unpinned = [line for line in pip_list.splitlines() if line not in pins and not line.startswith(own)]
         if unpinned:
             raise E2eError(f"{constraints[side].name} lacks {unpinned}")
         # Airflow logs to the same stream.
-        printed = output_of(python, "-c", _IMPORT_MODULES, packages[side], AIRFLOW_HOME=str(directory))
-        failed = json.loads(printed.splitlines()[-1])
-        if failed.keys() - _OPTIONAL_MODULES:
-            raise E2eError(f"modules of {packages[side]} cannot be imported: {failed}")
+        output = output_of(python, "-c", _IMPORT_MODULES, packages[side], AIRFLOW_HOME=str(directory))
+        failures = json.loads(output.splitlines()[-1])
+        if failures.keys() - _OPTIONAL_MODULES:
+            raise E2eError(f"modules of {packages[side]} cannot be imported: {failures}")
 
 
 def write_dags(folder: Path, data: Path) -> None:
@@ -166,10 +166,10 @@ def check_failing_tasks(directory: Path, airflow: Path, environment: Mapping[str
     # The command fails, because all tasks do.
     test = [*command, "dags", "test", "failing", DAYS[0]]
     run = subprocess.run(test, env=variables, capture_output=True, text=True, check=False)  # noqa: S603
-    printed = (run.stdout + run.stderr).replace(str(data), DATA)
-    missing = [wrong.line for wrong in inputs if f"{wrong.line}\n" not in printed]
+    output = (run.stdout + run.stderr).replace(str(data), DATA)
+    missing = [wrong.line for wrong in inputs if f"{wrong.line}\n" not in output]
     if missing:
-        raise E2eError(f"the tasks do not fail with: {missing}\n{printed[-2_000:]}")
+        raise E2eError(f"the tasks do not fail with: {missing}\n{output[-2_000:]}")
 
 
 def run_examples(api: AirflowApi, services: AirflowServices, data: Path) -> None:
@@ -192,7 +192,7 @@ def check_outputs(data: Path, spark_python: Path) -> None:
     """Raise `E2eError` unless the outputs have the rows that the examples describe."""
     daily = [len(rows(spark_python, data / "purchases" / day)) for day in DAYS]
     regions = [rows(spark_python, data / "purchases_by_region" / region) for region in ("eu", "us")]
-    found = {
+    rows_by_format = {
         DAILY: daily,
         MAPPED: [[row["user_id"] for row in region] for region in regions],
         JOIN: rows(spark_python, data / JOIN),
@@ -204,8 +204,8 @@ def check_outputs(data: Path, spark_python: Path) -> None:
         JOIN: [{"name": "Ada", "kind": "refund"}] * 24,
         AVRO_TO_ORC: [150.0, 200.0],
     }
-    if found != expected:
-        raise E2eError(f"outputs differ: {found} instead of {expected}")
+    if rows_by_format != expected:
+        raise E2eError(f"outputs differ: {rows_by_format} instead of {expected}")
 
 
 def check_reports(api: AirflowApi) -> None:

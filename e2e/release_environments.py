@@ -32,8 +32,8 @@ class Environments:
 
 def clean_variables() -> dict[str, str]:
     """Return this process's environment without Airflow, Spark and Python packages, with Java for Spark."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(_DROPPED_PREFIXES)}
-    return {**kept, "JAVA_HOME": str(java_home(ROOT / ".venv-spark")), "SPARK_LOCAL_IP": "127.0.0.1"}
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(_DROPPED_PREFIXES)}
+    return {**environment, "JAVA_HOME": str(java_home(ROOT / ".venv-spark")), "SPARK_LOCAL_IP": "127.0.0.1"}
 
 
 def output_of(python: Path, *arguments: str, **own: str) -> str:

@@ -74,7 +74,7 @@ def product(mode: str, dags: Path = ROOT / "dags") -> Iterator[Local]:
 
 def run_checks(mode: str, names: Sequence[str]) -> None:
     """Run DAGs in a deploy mode and check them. Raises `E2eError` if one fails or something remains."""
-    started = time.monotonic()
+    start = time.monotonic()
     with product(mode) as local:
         for line in check_examples(local.deployment, names):
             print(f"  {line}", flush=True)
@@ -82,7 +82,7 @@ def run_checks(mode: str, names: Sequence[str]) -> None:
             raise E2eError(f"applications still run: {sorted(applications)}")
         if files := local.cluster.exchange_files():
             raise E2eError(f"files remain in the exchange directory: {files}")
-    print(f"e2e-yarn passed in deploy mode {mode}, {time.monotonic() - started:.0f} s", flush=True)
+    print(f"e2e-yarn passed in deploy mode {mode}, {time.monotonic() - start:.0f} s", flush=True)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

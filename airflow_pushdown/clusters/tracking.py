@@ -52,8 +52,8 @@ class TrackedDriver:
         """
         try:
             status = self._drivers.status(self._driver_id)
-            prepared = self._exchange.read_spec()
-            if prepared is not None and (prepared.run_key, prepared.generation) == (spec.run_key, spec.generation):
+            last_spec = self._exchange.read_spec()
+            if last_spec is not None and (last_spec.run_key, last_spec.generation) == (spec.run_key, spec.generation):
                 return self._phase_of_own(status)
         except ClusterUnreachableError as error:
             raise driver_unreachable_error(self._driver_id, str(error)) from error
@@ -95,8 +95,8 @@ class TrackedDriver:
                     next_progress = time.monotonic() + PROGRESS_SECONDS
                 deadline = time.monotonic() + interval
                 # After a signal handler has killed the job, this loop continues.
-                while not is_killed() and (left := deadline - time.monotonic()) > 0:
-                    time.sleep(min(left, _MAX_SLEEP_SECONDS))
+                while not is_killed() and (seconds_left := deadline - time.monotonic()) > 0:
+                    time.sleep(min(seconds_left, _MAX_SLEEP_SECONDS))
                 if is_killed():
                     break
         except ClusterUnreachableError as error:

@@ -154,7 +154,7 @@ def _google_entries(connection: Connection) -> dict[str, str]:
     return entries
 
 
-def supported_extras(connection: Connection, supported: Collection[str]) -> dict[str, str]:
+def supported_extras(connection: Connection, names: Collection[str]) -> dict[str, str]:
     """Return the extras that are not empty. Raises `ConfigError` for unknown ones.
 
     Connections of older releases of Airflow have the connection type in the names of their extras.
@@ -162,10 +162,10 @@ def supported_extras(connection: Connection, supported: Collection[str]) -> dict
     prefix = f"extra__{connection.conn_type}__"
     extras = {key.removeprefix(prefix): value for key, value in connection.extra_dejson.items()}
     values = {key: text for key, value in extras.items() if (text := serialize(value))}
-    if unknown := sorted(set(values) - set(supported)):
+    if unknown := sorted(set(values) - set(names)):
         raise config_error(
             f"source_conn_id: connection {connection.conn_id!r} has unknown extras: {', '.join(unknown)}; supported "
-            f"are {', '.join(supported) or 'none'}"
+            f"are {', '.join(names) or 'none'}"
         )
     return values
 

@@ -96,10 +96,10 @@ def _mysql_files(value: object) -> _Extras:
 
 def _mysql_mode(extras: _Extras, file_extras: _Extras, files: _Extras) -> TlsMode:
     """Return the given mode, otherwise the mode that MySQL's own clients would choose for the files."""
-    if named := extras.get("ssl_mode"):
-        if str(named).lower() not in _MYSQL_MODES:
-            raise _ConnectionError(f"ssl_mode {named!r} must be one of {', '.join(_MYSQL_MODES).upper()}")
-        return _MYSQL_MODES[str(named).lower()]
+    if mode := extras.get("ssl_mode"):
+        if str(mode).lower() not in _MYSQL_MODES:
+            raise _ConnectionError(f"ssl_mode {mode!r} must be one of {', '.join(_MYSQL_MODES).upper()}")
+        return _MYSQL_MODES[str(mode).lower()]
     if str(extras.get("ssl_disabled", "")).lower() == "true":
         return TlsMode.DISABLE
     if file_extras.get("check_hostname"):
@@ -139,11 +139,11 @@ def _server(connection: Connection, kind: DatabaseKind, extras: _Extras) -> dict
     return {**parts, "connect_timeout": extras["connect_timeout"]} if "connect_timeout" in extras else parts
 
 
-def _supported_extras(connection: Connection, supported: frozenset[str], unused: frozenset[str]) -> _Extras:
+def _supported_extras(connection: Connection, names: frozenset[str], other_names: frozenset[str]) -> _Extras:
     extras = connection.extra_dejson
-    unknown = sorted(set(extras) - supported - unused)
+    unknown = sorted(set(extras) - names - other_names)
     if unknown:
         raise _ConnectionError(
-            f"unknown extras: {', '.join(unknown)}; supported are {', '.join(sorted(supported | unused))}",
+            f"unknown extras: {', '.join(unknown)}; supported are {', '.join(sorted(names | other_names))}",
         )
     return extras

@@ -117,8 +117,8 @@ def _exchange_files(hook: SparkConnectionHook, exchange_dir: str | None, exchang
             subject,
             f"other users could read credentials in {location}; use another one, or set {KEY_VARIABLE} as for clusters",
         )
-    encrypted = f", and credentials are encrypted with {KEY_VARIABLE}" if exchange.has_key else ""
-    return ok(subject, f"{location} is writable{encrypted}")
+    key_note = f", and credentials are encrypted with {KEY_VARIABLE}" if exchange.has_key else ""
+    return ok(subject, f"{location} is writable{key_note}")
 
 
 def _program_archive() -> Finding:

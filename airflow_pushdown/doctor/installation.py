@@ -92,19 +92,21 @@ def class_archives(installation: SparkInstallation, directory: str | None, envir
 def optional_jars(installation: SparkInstallation, settings: Mapping[str, str]) -> Iterator[Finding]:
     """Yield the findings about jars that only some jobs need."""
     names = [jar.name for jar in installation.jars]
-    named = f"{settings.get(PACKAGES_KEY, '')},{settings.get(JARS_KEY, '')}"
-    if _has_jar("hadoop-aws", names, named):
+    requests = f"{settings.get(PACKAGES_KEY, '')},{settings.get(JARS_KEY, '')}"
+    if _has_jar("hadoop-aws", names, requests):
         yield ok("S3", "hadoop-aws is available")
     else:
         hadoop = next((match["version"] for name in names if (match := _HADOOP.fullmatch(name))), "VERSION")
         text = f'tasks with s3a: paths need packages="org.apache.hadoop:hadoop-aws:{hadoop}"'
         uses_s3 = any(key.startswith("spark.hadoop.fs.s3a.") for key in settings)
         yield failure("S3", f"Spark is configured for s3a, but {text}") if uses_s3 else note("S3", text)
-    drivers = [name for name, artifact in _JDBC_DRIVERS.items() if _has_jar(artifact.partition(":")[2], names, named)]
+    drivers = [
+        name for name, artifact in _JDBC_DRIVERS.items() if _has_jar(artifact.partition(":")[2], names, requests)
+    ]
     text = f"drivers of {', '.join(drivers)}" if drivers else 'no drivers; only transport="jdbc" needs them'
     yield ok("JDBC", text) if drivers else note("JDBC", text)
 
 
-def _has_jar(name: str, jars: Iterable[str], named: str) -> bool:
+def _has_jar(name: str, jars: Iterable[str], requests: str) -> bool:
     """Return whether Spark has a jar, or loads it because of packages and jars of the settings."""
-    return any(jar.startswith(f"{name}-") for jar in jars) or re.search(rf"\b{name}\b", named) is not None
+    return any(jar.startswith(f"{name}-") for jar in jars) or re.search(rf"\b{name}\b", requests) is not None

@@ -26,23 +26,23 @@ def airflow_packages() -> Iterator[Finding]:
         return
     yield python_version("Airflow Python", sys.executable, platform.python_version(), AIRFLOW_SIDE)
     requirements = [Requirement(text) for text in distribution.requires or ()]
-    needed = [requirement for requirement in requirements if requirement.marker is None]
-    problems = list(_unmet(needed, _installed_versions(requirement.name for requirement in needed)))
+    required = [requirement for requirement in requirements if requirement.marker is None]
+    problems = list(_unmet(required, _installed_versions(requirement.name for requirement in required)))
     if problems:
         yield failure(
             "Airflow side", f'{"; ".join(problems)}; run pip install "{AIRFLOW_SIDE}=={distribution.version}"'
         )
         return
-    shown = ("apache-airflow", "apache-airflow-providers-apache-spark", SPARK_SIDE)
-    versions = ", ".join(f"{name} {metadata.version(name)}" for name in shown)
+    packages = ("apache-airflow", "apache-airflow-providers-apache-spark", SPARK_SIDE)
+    versions = ", ".join(f"{name} {metadata.version(name)}" for name in packages)
     yield ok("Airflow side", f"{AIRFLOW_SIDE} {distribution.version}, {versions}")
 
 
 def python_version(subject: str, executable: str, version: str, distribution: str) -> Finding:
     """Return whether a distribution of this environment supports a version of Python."""
-    supported = metadata.metadata(distribution)["Requires-Python"]
-    if supported and not SpecifierSet(supported).contains(version, prereleases=True):
-        return failure(subject, f"{executable} is Python {version}; install Python {supported}")
+    versions = metadata.metadata(distribution)["Requires-Python"]
+    if versions and not SpecifierSet(versions).contains(version, prereleases=True):
+        return failure(subject, f"{executable} is Python {version}; install Python {versions}")
     return ok(subject, f"{executable}, Python {version}")
 
 

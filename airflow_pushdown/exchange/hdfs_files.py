@@ -24,9 +24,9 @@ class HdfsFiles(WebHDFS):  # type: ignore[misc] # fsspec has no types
         draft = f"{directory}/.{name}-{uuid4().hex}"
         self._make_directory(directory)
         try:
-            created = self._call("CREATE", "put", draft, redirect=False)
+            response = self._call("CREATE", "put", draft, redirect=False)
             content_type = {"Content-Type": "application/octet-stream"}
-            self.session.put(self._data_location(created), data=value, headers=content_type).raise_for_status()
+            self.session.put(self._data_location(response), data=value, headers=content_type).raise_for_status()
             self._replace(draft, target)
         except BaseException:
             with suppress(Exception):
@@ -56,9 +56,9 @@ class HdfsFiles(WebHDFS):  # type: ignore[misc] # fsspec has no types
 
     def _replace(self, source: str, target: str) -> None:
         """Rename a file to a target that may exist."""
-        renamed = self._call("RENAME", "put", source, destination=target, renameoptions="OVERWRITE")
+        response = self._call("RENAME", "put", source, destination=target, renameoptions="OVERWRITE")
         # HttpFS ignores the option, and returns whether it has renamed the file.
-        if renamed.content and not renamed.json()["boolean"]:
+        if response.content and not response.json()["boolean"]:
             self.rm_file(target)
             if not self._call("RENAME", "put", source, destination=target).json()["boolean"]:
                 raise OSError(f"HDFS did not rename {source} to {target}")

@@ -149,8 +149,8 @@ class ClusterDriverHook(SparkConnectionHook):
         """
         if not self.is_cluster or not self.exchange.is_taken_over(self._submission.try_number):
             return
-        prepared = self.exchange.read_spec()
-        if prepared is not None and prepared.generation == self._submission.spec.generation:
+        last_spec = self.exchange.read_spec()
+        if last_spec is not None and last_spec.generation == self._submission.spec.generation:
             raise retryable_error("the next try of this task has begun, so this one submits nothing")
 
     def _find_earlier_driver(self) -> str | None:

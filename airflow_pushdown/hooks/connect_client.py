@@ -92,9 +92,9 @@ class PushdownConnectHook(LoggingMixin):
                 job.kill()
             for line in job.lines():
                 self.log.log(self._output.add(line), "%s", line)
-                started = started_application(line)
-                if started is not None and self._on_started is not None:
-                    self._on_started(started)
+                application = started_application(line)
+                if application is not None and self._on_started is not None:
+                    self._on_started(application)
         returncode = job.wait()
         if self._killed:
             raise task_killed_error()
@@ -132,24 +132,24 @@ def server_url(connection: Connection) -> str:
             "without a path"
         )
     use_ssl = connection.extra_dejson.get("use_ssl")
-    given = {
+    parameters = {
         "user_id": connection.login,
         "token": connection.password,
         "use_ssl": None if use_ssl is None else str(use_ssl).lower(),
     }
     if connection.password:
-        for shown in (connection.password, quote(connection.password, safe="")):
-            mask_secret(shown)
+        for form in (connection.password, quote(connection.password, safe="")):
+            mask_secret(form)
     address = f"{host}:{connection.port}" if connection.port else host
-    return f"sc://{address}/" + "".join(f";{key}={quote(value, safe='')}" for key, value in given.items() if value)
+    return f"sc://{address}/" + "".join(f";{key}={quote(value, safe='')}" for key, value in parameters.items() if value)
 
 
 def _spark_python(parameter: str | None) -> str:
     """Return the Python of the Spark environment."""
-    named = parameter or os.environ.get(SPARK_PYTHON_VARIABLE) or os.environ.get("PYSPARK_PYTHON")
-    python = shutil.which(named) if named else None
+    program = parameter or os.environ.get(SPARK_PYTHON_VARIABLE) or os.environ.get("PYSPARK_PYTHON")
+    python = shutil.which(program) if program else None
     if python is None:
-        problem = f"{named} is not an executable file" if named else "not set"
+        problem = f"{program} is not an executable file" if program else "not set"
         raise config_error(
             f'spark_python: {problem}; set it to the Python of an environment with "pushdown-spark[spark,connect]"'
         )

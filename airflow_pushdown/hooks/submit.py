@@ -287,11 +287,11 @@ class PushdownSubmitHook(ClusterDriverHook):
                 self._report_progress(progress)
                 continue
             level = self._output.add(line)
-            started = started_application(line)
-            if started is not None and started != self._reported and self._submission.on_started is not None:
+            application = started_application(line)
+            if application is not None and application != self._reported and self._submission.on_started is not None:
                 # On a cluster, spark-submit prints the application several times.
-                self._reported = started
-                self._submission.on_started(started)
+                self._reported = application
+                self._submission.on_started(application)
             if self.is_cluster:
                 self._process_submit_line(line)
             else:
@@ -358,19 +358,19 @@ class PushdownSubmitHook(ClusterDriverHook):
     def _mask_cmd(self, connection_cmd: str | list[str]) -> str:
         """Return a command or line for the log. Values that may have a credential are masked."""
         words = connection_cmd if isinstance(connection_cmd, list) else connection_cmd.split(" ")
-        masked = " ".join(map(mask_setting, words))
+        text = " ".join(map(mask_setting, words))
         # In lines of the log, the provider would also mask the word after "password", such as the cause of an error.
-        return super()._mask_cmd(masked) if isinstance(connection_cmd, list) else masked
+        return super()._mask_cmd(text) if isinstance(connection_cmd, list) else text
 
     def _hide_secrets(self, command: list[str]) -> list[str]:
         """Move settings that look secret to a private properties file, which includes the user's properties file."""
-        shown, hidden = separate_secrets(command)
-        if not hidden:
+        command_without_secrets, secrets = separate_secrets(command)
+        if not secrets:
             return command
         if self.is_standalone_cluster:
             raise config_error(
-                f"conf: {', '.join(hidden)}: a standalone cluster starts the driver with all settings on its command "
+                f"conf: {', '.join(secrets)}: a standalone cluster starts the driver with all settings on its command "
                 "line; use source_conn_id for credentials of an object store, or set them on the cluster's machines"
             )
-        text = properties_text(hidden, self._properties_file)
-        return with_properties(shown, self.exchange.hide(text), replaces=bool(self._properties_file))
+        text = properties_text(secrets, self._properties_file)
+        return with_properties(command_without_secrets, self.exchange.hide(text), replaces=bool(self._properties_file))

@@ -22,24 +22,24 @@ _CONNECTION = "source_conn_id"
 
 def declared_paths(sources: object) -> list[object]:
     """Return the paths of all file sources. The sources are not validated before the task runs."""
-    given = sources.values() if isinstance(sources, Mapping) else ()
-    return [path for source in given if isinstance(source, Mapping) for path in as_list(source.get("path"))]
+    declarations = sources.values() if isinstance(sources, Mapping) else ()
+    return [path for source in declarations if isinstance(source, Mapping) for path in as_list(source.get("path"))]
 
 
-def declared_source(parameter: str, given: Mapping[str, object]) -> AnySourceSpec:
+def declared_source(parameter: str, declaration: Mapping[str, object]) -> AnySourceSpec:
     """Return the spec of one source. A path may be a string or a list.
 
     Raises `ConfigError` with the name of the invalid field after `parameter`.
     """
-    fields = {field: value for field, value in given.items() if field != _CONNECTION}
-    if "path" in fields and _CONNECTION in given:
+    fields = {field: value for field, value in declaration.items() if field != _CONNECTION}
+    if "path" in fields and _CONNECTION in declaration:
         raise config_error(
             f"{parameter}.{_CONNECTION}: in a source, it names a database, but this source has a path; for the "
             "credentials of an object store, set source_conn_id of the operator"
         )
     if "path" in fields and "table" in fields:
         raise config_error(f"{parameter}: give either path or table")
-    if _CONNECTION in given:
+    if _CONNECTION in declaration:
         names = {field: f"{parameter}.{field}" for field in (*RemoteSourceSpec.model_fields, *fields)}
         with naming_parameters({"": parameter, **names}):
             return RemoteSourceSpec.model_validate(fields)
@@ -54,7 +54,9 @@ def declared_source(parameter: str, given: Mapping[str, object]) -> AnySourceSpe
 def source_connections(parameter: str, sources: Mapping[str, Mapping[str, object]]) -> dict[str, RemoteConnection]:
     """Return the connections of the database sources by the names of the sources."""
     return {
-        name: database_connection(airflow_connection(f"{parameter}.{name}.{_CONNECTION}", str(given[_CONNECTION])))
-        for name, given in sources.items()
-        if _CONNECTION in given
+        name: database_connection(
+            airflow_connection(f"{parameter}.{name}.{_CONNECTION}", str(declaration[_CONNECTION]))
+        )
+        for name, declaration in sources.items()
+        if _CONNECTION in declaration
     }

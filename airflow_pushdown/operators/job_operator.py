@@ -125,8 +125,8 @@ class JobOperator(SparkSubmitOperator):
         """Submit the job, unless an earlier try died after it had submitted a driver and before it stored its id."""
         driver_id = self._submit_hook().earlier_driver() if self.durable else None
         if driver_id is None:
-            submitted: str | None = super().submit_job(context)
-            return submitted
+            driver: str | None = super().submit_job(context)
+            return driver
         self._remember_driver(context, driver_id)
         return driver_id
 
@@ -165,8 +165,8 @@ class JobOperator(SparkSubmitOperator):
 
     def on_kill(self) -> None:
         """Stop the Spark job, or prevent its start. `execute` then raises."""
-        is_repeated, self._killed = self._killed, True
-        if self._hook is not None and not is_repeated:
+        was_killed, self._killed = self._killed, True
+        if self._hook is not None and not was_killed:
             self._hook.on_kill()
 
     def _run(self, context: Context) -> JobResult:
@@ -236,11 +236,11 @@ class JobOperator(SparkSubmitOperator):
             on_progress=ProgressReports(self.log.info, partial(store_progress, ti) if self.do_xcom_push else None),
         )
 
-    def _link_to(self, context: Context, started: Application) -> None:
+    def _link_to(self, context: Context, application: Application) -> None:
         """Push the link to the running application's UI. The history server's page replaces it when the job ends."""
-        self.history_page = self._job_hook().history_page(started.application_id)
-        if started.ui is not None:
-            context["ti"].xcom_push(key=SparkApplicationLink().xcom_key, value=started.ui)
+        self.history_page = self._job_hook().history_page(application.application_id)
+        if application.ui is not None:
+            context["ti"].xcom_push(key=SparkApplicationLink().xcom_key, value=application.ui)
 
     def _stored_driver(self, context: Context) -> StoredDriver:
         return StoredDriver(context, self.external_id_key)
@@ -331,8 +331,8 @@ class JobOperator(SparkSubmitOperator):
             raise _needs_cluster(f"the deploy mode of the connection {self._conn_id!r} is not cluster")
         end_time = None
         if self.execution_timeout is not None:
-            started = getattr(context["ti"], "start_date", None)
-            begin = time.time() if started is None else started.timestamp()
+            start = getattr(context["ti"], "start_date", None)
+            begin = time.time() if start is None else start.timestamp()
             end_time = begin + self.execution_timeout.total_seconds()
         self.defer(
             trigger=DriverTrigger(
@@ -403,5 +403,5 @@ def _generation(context: Context, retries: int) -> str:
     task.
     """
     earlier_tries = getattr(context["ti"], "max_tries", retries) - retries
-    started = getattr(context.get("dag_run"), "start_date", None)
-    return f"{earlier_tries} {started or ''}"
+    start = getattr(context.get("dag_run"), "start_date", None)
+    return f"{earlier_tries} {start or ''}"

@@ -82,10 +82,10 @@ class PushdownJoinOperator(PushdownBaseOperator):
     def job_request(self) -> JobRequest:
         """Return the sources and one query over them."""
         with naming_parameters({"": "sources"}):
-            declared = _SOURCES.validate_python(self.sources)
-        if not declared:
+            declarations = _SOURCES.validate_python(self.sources)
+        if not declarations:
             raise config_error("sources: declare at least one source, under the name that the query uses")
-        sources = {name: declared_source(f"sources.{name}", given) for name, given in declared.items()}
+        sources = {name: declared_source(f"sources.{name}", declaration) for name, declaration in declarations.items()}
         with naming_parameters(_JOIN_OPTIONS):
             joins = JoinOptions.model_validate({field: getattr(self, name) for field, name in _JOIN_OPTIONS.items()})
         with naming_parameters({"": "query"}):

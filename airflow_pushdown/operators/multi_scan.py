@@ -88,9 +88,9 @@ class PushdownMultiScanOperator(PushdownBaseOperator):
         """Return a source and a scan of it under each name."""
         sources: dict[str, AnySourceSpec] = {}
         scans: dict[str, ScanSpec] = {}
-        declared = self._parts_by_scan()
-        self._check_shared_tables(declared)
-        for name, parts in declared.items():
+        scan_parts = self._parts_by_scan()
+        self._check_shared_tables(scan_parts)
+        for name, parts in scan_parts.items():
             parameter = f"scans.{name}"
             sources[name] = declared_source(parameter, parts.source)
             output = output_spec(parts.output, f"{parameter}.")
@@ -109,8 +109,8 @@ class PushdownMultiScanOperator(PushdownBaseOperator):
     def _parts_by_scan(self) -> dict[str, _ScanParts]:
         """Return the parts of each scan. Raises `ConfigError` unless `scans` is a dict of dicts."""
         with naming_parameters({"": "scans"}):
-            given = _SCANS.validate_python(self.scans)
-        if not given:
+            scans = _SCANS.validate_python(self.scans)
+        if not scans:
             raise config_error("scans: declare at least one scan, under a name of its own")
         own = (*_QUERY_PARAMETERS, *OUTPUT_PARAMETERS)
         return {
@@ -119,12 +119,12 @@ class PushdownMultiScanOperator(PushdownBaseOperator):
                 query={field: scan[field] for field in _QUERY_PARAMETERS if field in scan},
                 output=_with_defaults(name, scan, self._output_parameters()),
             )
-            for name, scan in given.items()
+            for name, scan in scans.items()
         }
 
-    def _check_shared_tables(self, declared: Mapping[str, _ScanParts]) -> None:
+    def _check_shared_tables(self, scan_parts: Mapping[str, _ScanParts]) -> None:
         """Raise `ConfigError` if two scans may change the same rows of a table."""
-        tables = {name: parts.output for name, parts in declared.items() if parts.output.output_table is not None}
+        tables = {name: parts.output for name, parts in scan_parts.items() if parts.output.output_table is not None}
         for (one, first), (other, second) in combinations(tables.items(), 2):
             is_same = (first.output_table, first.output_conn_id) == (second.output_table, second.output_conn_id)
             if is_same and not first.output_mode == second.output_mode == OutputMode.APPEND:
@@ -142,8 +142,8 @@ class PushdownMultiScanOperator(PushdownBaseOperator):
 
     def _source_secrets(self) -> SecretValues:
         """Return the credentials of the object store and the connections of the sources."""
-        given = {name: parts.source for name, parts in self._parts_by_scan().items()}
-        return super()._source_secrets().model_copy(update={"remote": source_connections("scans", given)})
+        declarations = {name: parts.source for name, parts in self._parts_by_scan().items()}
+        return super()._source_secrets().model_copy(update={"remote": source_connections("scans", declarations)})
 
     def _output_secrets(self) -> dict[str, object]:
         """Return the field of `SecretValues` with the connections of the tables that take rows."""
@@ -191,11 +191,11 @@ def _with_defaults(name: str, scan: Mapping[str, object], defaults: OutputParame
         defaults = replace(defaults, output=None, output_table=None)
     elif isinstance(defaults.output, str):
         defaults = replace(defaults, output=f"{defaults.output.rstrip('/')}/{name}")
-    given = replace(defaults, **own)
-    if given.output_table is None:
+    parameters = replace(defaults, **own)
+    if parameters.output_table is None:
         defaults = replace(defaults, **dict.fromkeys(TABLES_ONLY))
-    elif given.output_conn_id is not None:
+    elif parameters.output_conn_id is not None:
         defaults = replace(defaults, **dict.fromkeys(FILES_ONLY))
-    if given.output_table is None and given.output is None:
+    if parameters.output_table is None and parameters.output is None:
         defaults = replace(defaults, checks=None)
     return replace(defaults, **own)

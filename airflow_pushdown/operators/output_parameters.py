@@ -32,12 +32,12 @@ class OutputParameters:
 OUTPUT_PARAMETERS = tuple(field.name for field in fields(OutputParameters))
 
 
-def output_spec(given: OutputParameters, prefix: str = "") -> AnyOutputSpec | None:
+def output_spec(values: OutputParameters, prefix: str = "") -> AnyOutputSpec | None:
     """Return the output of a job, or None if the rows are only counted.
 
     Raises `ConfigError` with the name of the invalid parameter after `prefix`.
     """
-    _check_one_output(given, prefix)
+    _check_one_output(values, prefix)
     names = {
         "path": "output",
         "table": "output_table",
@@ -48,49 +48,49 @@ def output_spec(given: OutputParameters, prefix: str = "") -> AnyOutputSpec | No
     }
     spec_fields = (*OutputSpec.model_fields, *TableOutputSpec.model_fields, *CatalogOutputSpec.model_fields)
     parameters = {field: prefix + names.get(field, field) for field in spec_fields}
-    checks = given.checks or {}
+    checks = values.checks or {}
     if not isinstance(checks, Mapping):
         raise config_error(f"{prefix}checks: must be a dict such as {{'min_rows': 1}} (got {checks!r})")
-    rows = {"replace_where": given.replace_where, "merge_keys": sequence_as_list(given.merge_keys) or ()}
+    rows = {"replace_where": values.replace_where, "merge_keys": sequence_as_list(values.merge_keys) or ()}
     with naming_parameters({"": prefix.removesuffix("."), **parameters}):
-        if given.output_conn_id is not None:
+        if values.output_conn_id is not None:
             return TableOutputSpec.model_validate(
-                {"table": given.output_table, "mode": given.output_mode, "checks": checks, **rows}
+                {"table": values.output_table, "mode": values.output_mode, "checks": checks, **rows}
             )
         layout = {
-            "format": given.output_format,
-            "mode": given.output_mode,
-            "options": given.output_options,
-            "partition_by": given.partition_by or (),
+            "format": values.output_format,
+            "mode": values.output_mode,
+            "options": values.output_options,
+            "partition_by": values.partition_by or (),
             "checks": checks,
         }
-        if given.output_table is not None:
-            return CatalogOutputSpec.model_validate({"catalog_table": given.output_table, **layout, **rows})
-        if given.output is not None:
-            return OutputSpec.model_validate({"path": given.output, **layout})
+        if values.output_table is not None:
+            return CatalogOutputSpec.model_validate({"catalog_table": values.output_table, **layout, **rows})
+        if values.output is not None:
+            return OutputSpec.model_validate({"path": values.output, **layout})
     if checks:
         raise config_error(f"{prefix}checks: they apply to written rows; set output or output_table as well")
     return None
 
 
-def _check_one_output(given: OutputParameters, prefix: str) -> None:
+def _check_one_output(values: OutputParameters, prefix: str) -> None:
     """Raise `ConfigError` for parameters that do not apply to the kind of output."""
-    if given.output_table is None:
+    if values.output_table is None:
         for name in TABLES_ONLY:
-            if getattr(given, name):
+            if getattr(values, name):
                 raise config_error(f"{prefix}{name}: only tables have it; set output_table as well, or remove it")
-        if given.output and given.output_mode == OutputMode.MERGE:
+        if values.output and values.output_mode == OutputMode.MERGE:
             raise config_error(
                 f"{prefix}output_mode: files cannot be merged; set output_table, or use overwrite_partitions"
             )
         return
-    if given.output:
+    if values.output:
         raise config_error(f"{prefix}output: it is for files; give either output or output_table")
-    if given.output_conn_id is None:
+    if values.output_conn_id is None:
         return
-    if given.output_options:
+    if values.output_options:
         raise config_error(f"{prefix}output_options: they are for files and tables of Spark's catalog; remove them")
-    if given.partition_by:
+    if values.partition_by:
         raise config_error(
             f"{prefix}partition_by: it is for files and tables of Spark's catalog; use replace_where to replace a part "
             "of a table of a database"

@@ -29,28 +29,28 @@ def check_literals(operator: JobOperator) -> None:
     with a template.
     """
     parameters = {parameter.field: parameter for parameter in parameters_of(operator.operator_name)}
-    given = {name: getattr(operator, name) for name in operator.template_fields}
-    templated = [name for name, value in given.items() if _may_be_anything(value)]
-    if any(name in _DECIDING_PARAMETERS for name in templated):
+    values = {name: getattr(operator, name) for name in operator.template_fields}
+    template_names = [name for name, value in values.items() if _may_be_anything(value)]
+    if any(name in _DECIDING_PARAMETERS for name in template_names):
         return
 
     # 1. Build the job spec with the text of the templates. Most DAG files have no mistakes, so this ends here.
-    text_values = {name: _as_text(given[name], parameters.get(name)) for name in templated}
+    text_values = {name: _as_text(values[name], parameters.get(name)) for name in template_names}
     error_with_text = _error(operator, text_values)
     if error_with_text is None:
         return
 
     # 2. Build it with defaults, because the text of a template may itself be the mistake.
-    mappings = {name: _without_templates(value) for name, value in given.items() if isinstance(value, Mapping)}
-    default_values = {name: _default(parameters.get(name), text_values[name]) for name in templated}
+    mappings = {name: _without_templates(value) for name, value in values.items() if isinstance(value, Mapping)}
+    default_values = {name: _default(parameters.get(name), text_values[name]) for name in template_names}
     error_with_defaults = _error(operator, mappings | default_values)
     if error_with_defaults is None:
         return
 
     # 3. Report the mistakes that occur both times and are about parameters without templates.
     in_both = [text for text in _problems(error_with_text) if text in _problems(error_with_defaults)]
-    unknown = {parameters[name].name if name in parameters else name for name in templated}
-    mistakes = [text for text in in_both if _parameter(text) not in unknown]
+    parameters_with_templates = {parameters[name].name if name in parameters else name for name in template_names}
+    mistakes = [text for text in in_both if _parameter(text) not in parameters_with_templates]
     if mistakes:
         raise ConfigError(error_with_text.job_error.model_copy(update={"message": "; ".join(mistakes)})) from None
 

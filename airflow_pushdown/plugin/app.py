@@ -94,8 +94,8 @@ def overview(user: GetUserDep, session: SessionDep, request: Request, page: _Pag
     pages = ceil(len(visible) / DAGS_OF_A_PAGE) or 1
     first = (min(page, pages) - 1) * DAGS_OF_A_PAGE
     dags = [dag_reports(session, dag_id, now) for dag_id in visible[first : first + DAGS_OF_A_PAGE]]
-    shown = [dag for dag in dags if dag.runs]
-    text = render_overview(shown, min(page, pages), pages, in_airflow=_is_tab(request))
+    dags_with_runs = [dag for dag in dags if dag.runs]
+    text = render_overview(dags_with_runs, min(page, pages), pages, in_airflow=_is_tab(request))
     return HTMLResponse(text, headers=_HEADERS)
 
 

@@ -162,8 +162,8 @@ def _chart(
 ) -> Chart:
     """Return a chart of one measure of the runs."""
     values = [measure(run) for run in runs]
-    known = [value for value in values if value is not None]
-    largest = max(known, default=0)
+    numbers = [value for value in values if value is not None]
+    largest = max(numbers, default=0)
     bars = tuple(
         Bar(
             left=left,
@@ -181,7 +181,7 @@ def _chart(
     )
     days = [_date(run) for run in runs]
     dates = days if len(set(days)) > 1 else [f"{run.run_after:%H:%M}" if run.run_after else "" for run in runs]
-    highest = _up_to(format_value(largest)) if known else UNKNOWN
+    highest = _up_to(format_value(largest)) if numbers else UNKNOWN
     return Chart(title, highest, bars, _dates(dates), len(runs), marks)
 
 

@@ -111,14 +111,14 @@ class Sums:
     def of(cls, runs: Sequence[DagRunReports]) -> Sums:
         """Return the sums of runs."""
         results = [report.result for run in runs for report in run.reports]
-        read = [result.bytes_read for result in results]
-        skipped = [result.bytes_skipped for result in results]
+        bytes_read = [result.bytes_read for result in results]
+        bytes_skipped = [result.bytes_skipped for result in results]
         return cls(
             runs=len(runs),
-            bytes_read=sum(count or 0 for count in read),
-            bytes_skipped=sum(count or 0 for count in skipped),
-            unknown_read=read.count(None),
-            unknown_skipped=skipped.count(None),
+            bytes_read=sum(count or 0 for count in bytes_read),
+            bytes_skipped=sum(count or 0 for count in bytes_skipped),
+            unknown_read=bytes_read.count(None),
+            unknown_skipped=bytes_skipped.count(None),
             seconds=sum(run.seconds for run in runs),
         )
 
@@ -203,19 +203,19 @@ def dag_reports(session: Session, dag_id: str, until: datetime) -> DagReports:
 
     Only values of tasks with a link to a report are read, because values of other tasks may be large.
     """
-    linked = aliased(XComModel)
+    link = aliased(XComModel)
     rows = session.execute(
         select(
             XComModel.value, XComModel.run_id, XComModel.task_id, XComModel.map_index, DagRun.run_after, DagRun.state
         )
         .join(DagRun, and_(DagRun.dag_id == XComModel.dag_id, DagRun.run_id == XComModel.run_id))
         .join(
-            linked,
+            link,
             and_(
-                linked.dag_run_id == XComModel.dag_run_id,
-                linked.task_id == XComModel.task_id,
-                linked.map_index == XComModel.map_index,
-                linked.key == PushdownReportLink().xcom_key,
+                link.dag_run_id == XComModel.dag_run_id,
+                link.task_id == XComModel.task_id,
+                link.map_index == XComModel.map_index,
+                link.key == PushdownReportLink().xcom_key,
             ),
         )
         .where(

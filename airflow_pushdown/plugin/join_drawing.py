@@ -26,7 +26,7 @@ class TreeDrawing:
     content: str
     width: int
     height: int
-    moved: int
+    move_count: int
     steps: tuple[JoinStep, ...]
 
 
@@ -58,8 +58,8 @@ def moved_nodes(tree: JoinTree, other: JoinTree) -> frozenset[frozenset[str]]:
     """
     order, positions = _leaves(tree), {name: number for number, name in enumerate(_leaves(other))}
     stay = set(_longest_increasing([name for name in order if name in positions], positions))
-    moved = {frozenset((name,)) for name in order if name not in stay}
-    return frozenset(moved or _joins(tree) - _joins(other))
+    moves = {frozenset((name,)) for name in order if name not in stay}
+    return frozenset(moves or _joins(tree) - _joins(other))
 
 
 def _leaves(tree: JoinTree) -> list[str]:
@@ -83,12 +83,12 @@ def _longest_increasing(names: Sequence[str], positions: Mapping[str, int]) -> t
     return max(ends, key=len, default=())
 
 
-def _draw(title: str, tree: JoinTree, moved: frozenset[frozenset[str]], *, has_run: bool) -> TreeDrawing:
+def _draw(title: str, tree: JoinTree, moves: frozenset[frozenset[str]], *, has_run: bool) -> TreeDrawing:
     root, width, height = layout(tree, has_run=has_run)
     boxes = list(root.boxes())
-    content = "".join(map(_edges, boxes)) + "".join(_box(box, is_moved=box.tree.relations in moved) for box in boxes)
-    count = sum(box.tree.relations in moved for box in boxes)
-    return TreeDrawing(title, content, round(width) + 2, round(height) + 2, count, join_steps(tree, moved))
+    content = "".join(map(_edges, boxes)) + "".join(_box(box, is_moved=box.tree.relations in moves) for box in boxes)
+    count = sum(box.tree.relations in moves for box in boxes)
+    return TreeDrawing(title, content, round(width) + 2, round(height) + 2, count, join_steps(tree, moves))
 
 
 def _edges(box: Box) -> str:

@@ -37,25 +37,25 @@ class JoinStep:
     after: Rows | None = None
 
 
-def join_steps(tree: JoinTree, moved: Collection[frozenset[str]]) -> tuple[JoinStep, ...]:
-    """Return the steps of a join tree. `moved` has the relations of each node that is marked.
+def join_steps(tree: JoinTree, moves: Collection[frozenset[str]]) -> tuple[JoinStep, ...]:
+    """Return the steps of a join tree. `moves` has the relations of each node that is marked.
 
     The deeper side of a join comes first. So a list within a list has at most half of the list's relations.
     """
     if not tree.sides:
-        return (JoinStep(name=_name(tree), rows=_rows(tree), steps=(), is_moved=tree.relations in moved),)
-    *others, added = sorted(tree.sides, key=lambda side: len(side.relations), reverse=True)
-    is_left = added is tree.left and len(tree.sides) == 2
+        return (JoinStep(name=_name(tree), rows=_rows(tree), steps=(), is_moved=tree.relations in moves),)
+    *others, last = sorted(tree.sides, key=lambda side: len(side.relations), reverse=True)
+    is_left = last is tree.left and len(tree.sides) == 2
     step = JoinStep(
-        name=_name(added) if not added.sides else "",
-        rows=_rows(added),
-        steps=join_steps(added, moved) if added.sides else (),
-        is_moved=added.relations in moved or tree.relations in moved,
+        name=_name(last) if not last.sides else "",
+        rows=_rows(last),
+        steps=join_steps(last, moves) if last.sides else (),
+        is_moved=last.relations in moves or tree.relations in moves,
         join=f"{tree.kind} JOIN{_hint(tree)}{' with the left side' if is_left else ''}",
         condition=tree.condition or "",
         after=_rows(tree),
     )
-    return (*(step for other in others for step in join_steps(other, moved)), step)
+    return (*(step for other in others for step in join_steps(other, moves)), step)
 
 
 def is_far_off(tree: JoinTree) -> bool:

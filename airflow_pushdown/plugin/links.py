@@ -80,8 +80,8 @@ def airflow_run_path(dag_id: str, run_id: str) -> str:
 
 def airflow_task_path(dag_id: str, task_id: str, run_id: str, map_index: int, tab: str = "") -> str:
     """Return the path of a task instance in Airflow's UI."""
-    mapped = f"/mapped/{map_index}" if map_index >= 0 else ""
-    return f"{airflow_run_path(dag_id, run_id)}/tasks/{_quote(task_id)}{mapped}{_plugin(tab)}"
+    map_path = f"/mapped/{map_index}" if map_index >= 0 else ""
+    return f"{airflow_run_path(dag_id, run_id)}/tasks/{_quote(task_id)}{map_path}{_plugin(tab)}"
 
 
 def views() -> list[dict[str, object]]:

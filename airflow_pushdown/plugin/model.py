@@ -142,15 +142,15 @@ def _in_spark(conjunct: ConjunctReport) -> str:
 def scan_outcome(scan: ScanReport) -> str:
     """Return what one of several scans did: its error, or what it wrote and how many checks passed."""
     if scan.error is not None:
-        failed = [check_line(check) for check in scan.checks if not check.passed]
-        return "; ".join([f"failed ({scan.error.code.value}): {scan.error.message}", *failed])
+        failures = [check_line(check) for check in scan.checks if not check.passed]
+        return "; ".join([f"failed ({scan.error.code.value}): {scan.error.message}", *failures])
     if scan.rows is None:
         return "nothing written, the output already exists"
     if scan.output is None:
         return "counted"
     earlier = " by an earlier try" if scan.is_from_earlier_try else ""
-    passed = f", {len(scan.checks)} checks passed" if scan.checks else ""
-    return f"written{earlier}{passed}"
+    checks = f", {len(scan.checks)} checks passed" if scan.checks else ""
+    return f"written{earlier}{checks}"
 
 
 def unit_outcomes(outcomes: dict[str, int]) -> tuple[UnitCount, ...]:

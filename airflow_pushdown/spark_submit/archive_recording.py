@@ -100,7 +100,7 @@ def use_archive(
 
 
 def _archive_use(
-    named: str | None,
+    parameter: str | None,
     installation: SparkInstallation,
     environment: Mapping[str, str],
     settings: Mapping[str, str],
@@ -110,9 +110,9 @@ def _archive_use(
 
     A job that records holds the lock of the archive until `stack` is closed.
     """
-    if named == OFF or (named is None and os.environ.get(_SHORT_LIVED)):
+    if parameter == OFF or (parameter is None and os.environ.get(_SHORT_LIVED)):
         return None
-    directory = private_cache() / _DIRECTORY if named is None else Path(named)
+    directory = private_cache() / _DIRECTORY if parameter is None else Path(parameter)
     own_path = settings.get(CLASS_PATH_KEY, "")
     options = user_options(environment, settings)
     archive = class_archive(directory, installation, environment, class_path=own_path, options=options)

@@ -24,8 +24,8 @@ def child_environment(
     credential and not its location, URLs with a password, and values that contain one of `secrets`. `extra` is the
     user's `env_vars`, added last without a check.
     """
-    hidden = tuple(secret for secret in secrets if secret)
-    child = {name: value for name, value in environ.items() if not _is_private(name, value, hidden)}
+    credentials = tuple(secret for secret in secrets if secret)
+    child = {name: value for name, value in environ.items() if not _is_private(name, value, credentials)}
     if installation.home is not None:
         child["SPARK_HOME"] = installation.home
     elif os.sep in installation.binary:

@@ -35,20 +35,20 @@ def separate_secrets(command: Sequence[str]) -> tuple[list[str], dict[str, str]]
     >>> separate_secrets(["spark-submit", "--repositories", "https://me:hush@nexus/maven", "job.py"])
     (['spark-submit', 'job.py'], {'spark.jars.repositories': 'https://me:hush@nexus/maven'})
     """
-    hidden: dict[str, str] = {}
-    shown: list[str] = []
+    secrets: dict[str, str] = {}
+    words: list[str] = []
     arguments = iter(command)
     for argument in arguments:
         if argument not in ("--conf", _REPOSITORIES):
-            shown.append(argument)
+            words.append(argument)
             continue
         setting = next(arguments, "")
         key, _, value = (f"spark.jars.repositories={setting}" if argument == _REPOSITORIES else setting).partition("=")
         if is_secret_setting(key, value):
-            hidden[key] = value
+            secrets[key] = value
         else:
-            shown += [argument, setting]
-    return shown, hidden
+            words += [argument, setting]
+    return words, secrets
 
 
 def properties_text(entries: Mapping[str, str], properties_file: str | None) -> str:
@@ -70,5 +70,5 @@ def with_properties(command: Sequence[str], file: Path, *, replaces: bool) -> li
 
 def _escape(value: str) -> str:
     """Return a value for a Java properties file, with escaped backslashes, line ends and leading spaces."""
-    escaped = value.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")
-    return f"\\{escaped}" if escaped.startswith((" ", "\t")) else escaped
+    text = value.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")
+    return f"\\{text}" if text.startswith((" ", "\t")) else text

@@ -44,7 +44,7 @@ class SparkInstallation:
     def jars(self) -> list[Path]:
         """Spark's jars, or none if they are not found."""
         directories = (home / "jars" for home in self.homes())
-        return next((sorted(found.glob("*.jar")) for found in directories if found.is_dir()), [])
+        return next((sorted(directory.glob("*.jar")) for directory in directories if directory.is_dir()), [])
 
     @property
     def jars_home(self) -> Path | None:
@@ -107,8 +107,8 @@ def _candidates(
     for python in (spark_python, environ.get(SPARK_PYTHON_VARIABLE)):
         if python:
             candidates.append((Path(python).parent, None))
-    if inherited := environ.get("SPARK_HOME"):
-        candidates.append((Path(inherited) / "bin", inherited))
+    if home := environ.get("SPARK_HOME"):
+        candidates.append((Path(home) / "bin", home))
     python = environ.get("PYSPARK_PYTHON", "")
     if os.sep in python:
         candidates.append((Path(python).parent, None))

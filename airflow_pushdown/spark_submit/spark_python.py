@@ -74,14 +74,14 @@ def usable_driver_python(
 def driver_python(settings: Mapping[str, str], environment: Mapping[str, str]) -> str | None:
     """Return the Python that spark-submit starts for a driver on this machine, or None if it is not found."""
     # The same order as in Spark's PythonRunner.
-    named = (
+    program = (
         settings.get("spark.pyspark.driver.python")
         or settings.get("spark.pyspark.python")
         or environment.get("PYSPARK_DRIVER_PYTHON")
         or environment.get("PYSPARK_PYTHON")
         or "python3"
     )
-    return shutil.which(named, path=environment.get("PATH", os.defpath))
+    return shutil.which(program, path=environment.get("PATH", os.defpath))
 
 
 def describe_python(
@@ -97,8 +97,10 @@ def describe_python(
         run = subprocess.run(  # noqa: S603 - runs the Python of the user
             command, env=dict(environment), capture_output=True, text=True, check=True, timeout=_TIMEOUT_SECONDS
         )
-        found = json.loads(run.stdout)
-        return SparkPython(executable, found["version"], found["distributions"], tuple(found["missing"]))
+        description = json.loads(run.stdout)
+        return SparkPython(
+            executable, description["version"], description["distributions"], tuple(description["missing"])
+        )
     except (OSError, subprocess.SubprocessError, ValueError, KeyError, TypeError):
         return None
 

@@ -101,7 +101,7 @@ class DriverTrigger(BaseTrigger):
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Yield one event when the driver has ended or the time is over."""
-        showing = asyncio.create_task(self._show_progress())
+        display = asyncio.create_task(self._show_progress())
         try:
             event = await self._wait()
         except asyncio.CancelledError:
@@ -109,15 +109,15 @@ class DriverTrigger(BaseTrigger):
                 await self.on_kill()
             raise
         finally:
-            showing.cancel()
+            display.cancel()
         yield TriggerEvent(event.payload())  # type: ignore[no-untyped-call]
 
     async def on_kill(self) -> None:
         """End the driver and delete its spec and credentials, unless another triggerer waits for it now."""
         # Airflow cancels a trigger again each second until it has ended, which would end this method but not a thread.
-        ending = threading.Thread(target=self._end_unless_deferred, name="end-driver")
-        ending.start()
-        while ending.is_alive():
+        thread = threading.Thread(target=self._end_unless_deferred, name="end-driver")
+        thread.start()
+        while thread.is_alive():
             await asyncio.sleep(_POLL_SECONDS)
 
     async def _wait(self) -> DriverEvent:
@@ -129,10 +129,10 @@ class DriverTrigger(BaseTrigger):
                 return DriverEvent(self.driver_id, problem=str(error))
             if status.phase is not DriverPhase.ACTIVE:
                 return DriverEvent(self.driver_id, status=status)
-            remaining = float("inf") if self.end_time is None else self.end_time - time.time()
-            if remaining <= 0:
+            seconds_left = float("inf") if self.end_time is None else self.end_time - time.time()
+            if seconds_left <= 0:
                 return DriverEvent(self.driver_id, is_timeout=True)
-            await asyncio.sleep(min(self.poll_seconds, remaining))
+            await asyncio.sleep(min(self.poll_seconds, seconds_left))
 
     async def _show_progress(self) -> None:
         """Show the progress of the driver until this is cancelled. No failure to show it matters, and no delay."""

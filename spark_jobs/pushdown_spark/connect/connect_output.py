@@ -56,11 +56,11 @@ class ConnectFileOutput(FileOutput):
         """Let the server write all rows to the staging directory, and wait until this process sees the files."""
         super().stage(frame)
         listing = self._spark.read.format(_LISTING).option("recursiveFileLookup", "true")
-        written = {
+        server_files = {
             (row[0], row[1]) for row in listing.load(escape_glob(self.paths.rows)).select("path", "length").collect()
         }
         end = time.monotonic() + _WAIT_SECONDS
-        while written != {(entry.path, entry.length) for entry in staged_files(self._files, self.paths)}:
+        while server_files != {(entry.path, entry.length) for entry in staged_files(self._files, self.paths)}:
             if time.monotonic() > end:
                 raise PushdownError(
                     f"output: this worker does not see the files that the Spark Connect server wrote to "
@@ -82,10 +82,10 @@ class _ReadFilesProtection:
 
     def check(self, name: str, partitions: Sequence[str] = ("",)) -> None:
         """Raise BadSpecError if replacing partitions of the output would delete a file that the job reads."""
-        replaced = [f"{canonical_path(f'{self._output}/{partition}')}/" for partition in partitions]
+        directories = [f"{canonical_path(f'{self._output}/{partition}')}/" for partition in partitions]
         for uri in self._read_files():
             file = canonical_path(decode_uri(uri))
-            if any(file.startswith(directory) for directory in replaced):
+            if any(file.startswith(directory) for directory in directories):
                 raise BadSpecError(
                     f"output: overwriting {name} would delete {local_path(file) or file}, which the job reads; write "
                     "to another directory"

@@ -26,12 +26,12 @@ class ConnectQueryRun(QueryRun):
 
     def _sources(self) -> dict[str, Source]:
         """Return the declared sources by name. Raises BadSpecError for tables of databases."""
-        declared = {}
+        sources = {}
         for name, source in self._spec.sources.items():
             if isinstance(source, RemoteSourceSpec):
                 raise _connect_error(f"source {name!r}: a table of a database cannot be read")
-            declared[name] = Source.of(name, source)
-        return declared
+            sources[name] = Source.of(name, source)
+        return sources
 
     def _open_output(self, output: AnyOutputSpec) -> Output:
         if not isinstance(output, OutputSpec):

@@ -130,12 +130,12 @@ def _plan_scan(spark: SparkSession, source: Source, query: QuerySpec) -> Connect
 
     The server analyzes its own scan first, so that errors in the predicate name `where`.
     """
-    planned = _SourceQuery.of(spark, ConnectRelation.open(spark, source), query)
-    _analyze(planned.frame(planned.server_scan("")), "where")
-    outcome = plan_or_refuse(lambda: _plan_pushdown(spark, planned.request))
+    source_query = _SourceQuery.of(spark, ConnectRelation.open(spark, source), query)
+    _analyze(source_query.frame(source_query.server_scan("")), "where")
+    outcome = plan_or_refuse(lambda: _plan_pushdown(spark, source_query.request))
     if isinstance(outcome, Refusal):
-        return planned.by_server(str(outcome.reason), outcome.problem)
-    return planned.result(outcome, planned.by_server)
+        return source_query.by_server(str(outcome.reason), outcome.problem)
+    return source_query.result(outcome, source_query.by_server)
 
 
 @dataclass(frozen=True)

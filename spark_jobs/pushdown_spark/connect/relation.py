@@ -73,13 +73,13 @@ class ConnectRelation(RelationWithoutFiles):
 
 def _check_supported(source: Source) -> None:
     """Raise BadSpecError for parameters of a source that need the JVM of a session."""
-    given = {
+    parameters = {
         "max_malformed": source.max_malformed is not None,
         "on_schema_conflict": source.on_schema_conflict is not OnSchemaConflict.ERROR,
         "on_missing_column": source.on_missing_column is not OnMissingColumn.NULL,
     }
-    for parameter, is_given in given.items():
-        if is_given:
+    for parameter, is_set in parameters.items():
+        if is_set:
             raise BadSpecError(
                 f"{source.parameter(parameter)}: not possible over Spark Connect; leave it out, or use a connection of "
                 "type spark"

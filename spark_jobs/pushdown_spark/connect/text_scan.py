@@ -158,8 +158,8 @@ def _probe(
     The sample has the first lines of some files. One query reads it and all headers.
     """
     matches = [matches_filter(spark, f.col(LINE), strings).cast("int") for strings in filters]
-    read = uris if lines.has_header else uris[:_SAMPLE_FILES]
-    files = [_text_lines(spark, request, [path]) for path in _paths(read)]
+    uris_to_read = uris if lines.has_header else uris[:_SAMPLE_FILES]
+    files = [_text_lines(spark, request, [path]) for path in _paths(uris_to_read)]
     samples = [frame.limit(_SAMPLE_LINES) for frame in files[:_SAMPLE_FILES]]
     queries = [reduce(DataFrame.unionAll, samples).agg(f.count(f.lit(1)), *map(f.sum, matches))]
     if lines.has_header:
@@ -171,9 +171,9 @@ def _probe(
         rows = reduce(DataFrame.unionAll, queries).collect()
     fractions, in_headers = {}, set()
     for lines_read, *counts in rows:
-        counted = dict(zip(filters, counts, strict=True))
+        matches_by_filter = dict(zip(filters, counts, strict=True))
         if lines_read is None:
-            in_headers |= {strings for strings, count in counted.items() if count}
+            in_headers |= {strings for strings, count in matches_by_filter.items() if count}
         else:
-            fractions = {strings: (count or 0) / max(lines_read, 1) for strings, count in counted.items()}
+            fractions = {strings: (count or 0) / max(lines_read, 1) for strings, count in matches_by_filter.items()}
     return fractions, in_headers

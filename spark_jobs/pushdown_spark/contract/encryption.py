@@ -35,8 +35,8 @@ def encrypt(text: str, key: str, context: str) -> str:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
     nonce = os.urandom(_NONCE_BYTES)
-    encrypted = AESGCM(_key_bytes(key)).encrypt(nonce, text.encode(), context.encode())
-    return _PREFIX + base64.b64encode(nonce + encrypted).decode()
+    ciphertext = AESGCM(_key_bytes(key)).encrypt(nonce, text.encode(), context.encode())
+    return _PREFIX + base64.b64encode(nonce + ciphertext).decode()
 
 
 def is_encrypted(text: str) -> bool:

@@ -25,13 +25,13 @@ class Message(BaseModel):
             return None
 
 
-def _options_as_strings(given: object) -> object:
+def _options_as_strings(options: object) -> object:
     """Write booleans and numbers as Spark does, and leave options out that are None. Other values stay as they are."""
-    if given is None:
+    if options is None:
         return {}
-    if not isinstance(given, Mapping):
-        return given
-    return {key: _option_as_string(value) for key, value in given.items() if value is not None}
+    if not isinstance(options, Mapping):
+        return options
+    return {key: _option_as_string(value) for key, value in options.items() if value is not None}
 
 
 def _option_as_string(value: object) -> object:
@@ -61,10 +61,10 @@ def _field_path(steps: Sequence[int | str]) -> str:
     return ".".join(str(step) for number, step in enumerate(steps) if number != 2 or step not in kinds)
 
 
-def shorten(text: str, longest: int) -> str:
+def shorten(text: str, max_length: int) -> str:
     """Return a string of at most this number of characters. A longer one ends with an ellipsis.
 
     >>> shorten("level = 'ERROR'", 10)
     'level =...'
     """
-    return text if len(text) <= longest else f"{text[: longest - 3]}..."
+    return text if len(text) <= max_length else f"{text[: max_length - 3]}..."

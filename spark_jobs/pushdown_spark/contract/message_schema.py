@@ -20,9 +20,9 @@ def message_schema(message: type[Message], mode: Literal["validation", "serializ
     """
     schema = message.model_json_schema(mode=mode)
     parts = {message.__name__: schema, **schema.get("$defs", {})}
-    for declaring in _subclasses(Message):
-        descriptions = dict(_descriptions(declaring))
-        for part in (declaring, *_subclasses(declaring)):
+    for owner in _subclasses(Message):
+        descriptions = dict(_descriptions(owner))
+        for part in (owner, *_subclasses(owner)):
             for name, field in parts.get(part.__name__, {}).get("properties", {}).items():
                 if name in descriptions:
                     field["description"] = descriptions[name]
@@ -40,7 +40,7 @@ def _descriptions(message: type[Message]) -> Iterator[tuple[str, str]]:
     """Yield the JSON name and the description of each field that the class declares with one."""
     (definition,) = ast.parse(inspect.getsource(message)).body
     assert isinstance(definition, ast.ClassDef)
-    for node, following in pairwise(definition.body):
-        match node, following:
+    for node, description in pairwise(definition.body):
+        match node, description:
             case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
                 yield message.model_fields[name].alias or name, " ".join(text.split())

@@ -39,9 +39,9 @@ class TableFormat(StrEnum):
     DELTA = "delta"
 
 
-def _known_format(given: object, formats: type[StrEnum], problem: str) -> object:
+def _known_format(value: object, formats: type[StrEnum], problem: str) -> object:
     """Return the name of a format in lower case. Raises ValueError with the problem if it is none of `formats`."""
-    name = given.lower() if isinstance(given, str) else given
+    name = value.lower() if isinstance(value, str) else value
     if name not in set(formats):
         raise ValueError(problem)
     return name
@@ -81,10 +81,10 @@ class OutputChecks(Message):
 
     @field_validator("unique", mode="before")
     @classmethod
-    def _list_of_keys(cls, given: object) -> object:
-        if not isinstance(given, list | tuple):
-            return given
-        return tuple((key,) if isinstance(key, str) else key for key in given)
+    def _list_of_keys(cls, value: object) -> object:
+        if not isinstance(value, list | tuple):
+            return value
+        return tuple((key,) if isinstance(key, str) else key for key in value)
 
     @model_validator(mode="after")
     def _check_range(self) -> Self:
@@ -123,9 +123,9 @@ class OutputSpec(Message):
 
     @field_validator("format", mode="before")
     @classmethod
-    def _check_format(cls, given: object) -> object:
+    def _check_format(cls, value: object) -> object:
         return _known_format(
-            given,
+            value,
             OutputFormat,
             f"must be one of {', '.join(OutputFormat)}; for tables, also of Delta and Iceberg, set output_table",
         )
@@ -189,9 +189,9 @@ class CatalogOutputSpec(TableRowsSpec):
 
     @field_validator("format", mode="before")
     @classmethod
-    def _check_format(cls, given: object) -> object:
+    def _check_format(cls, value: object) -> object:
         return _known_format(
-            given, TableFormat, f"a table can be created with one of these formats: {', '.join(TableFormat)}"
+            value, TableFormat, f"a table can be created with one of these formats: {', '.join(TableFormat)}"
         )
 
 

@@ -196,8 +196,8 @@ def cost_lines(cost: CostReport | None) -> Iterator[str]:
     if cost is None:
         return
     readers = ", ".join(f"{name} {human_seconds(seconds)}" for name, seconds in cost.predicted.items())
-    measured = "" if cost.measured is None else f"; tasks of {cost.reader} ran for {human_seconds(cost.measured)}"
-    yield f"Estimated CPU: {readers}{measured}"
+    run_time = "" if cost.measured is None else f"; tasks of {cost.reader} ran for {human_seconds(cost.measured)}"
+    yield f"Estimated CPU: {readers}{run_time}"
     if cost.is_off:
         yield "The estimate was off by more than half"
 
@@ -234,8 +234,8 @@ def _bytes_lines(source: SourceReport) -> Iterator[str]:
     elif source.bytes_read is None:
         yield f"Bytes: {total} in total, number read unknown"
     else:
-        skipped = human_percent(source.bytes_total - source.bytes_read, source.bytes_total)
-        yield f"Bytes: {human_bytes(source.bytes_read)} of {total} read, {skipped} skipped"
+        percent = human_percent(source.bytes_total - source.bytes_read, source.bytes_total)
+        yield f"Bytes: {human_bytes(source.bytes_read)} of {total} read, {percent} skipped"
     if source.bytes_searched is not None:
         yield f"Searched for byte patterns: {human_bytes(source.bytes_searched)} (decompressed)"
 

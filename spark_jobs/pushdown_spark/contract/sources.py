@@ -128,15 +128,15 @@ class SourceSpec(Message):
 
     @field_validator("format", mode="before")
     @classmethod
-    def _check_format(cls, given: object) -> object:
-        known = [name.value for name in SourceFormat if name not in (SourceFormat.TABLE, SourceFormat.REMOTE)]
-        if given == REMOTE:
+    def _check_format(cls, value: object) -> object:
+        formats = [name.value for name in SourceFormat if name not in (SourceFormat.TABLE, SourceFormat.REMOTE)]
+        if value == REMOTE:
             raise ValueError("a remote table has no path; declare a remote source with `table` or `query`")
-        if given == TABLE:
+        if value == TABLE:
             raise ValueError("a table of the catalog has no path; declare it with `table` instead of `path`")
-        if given not in known:
-            raise ValueError(f"Input should be {', '.join(map(repr, known[:-1]))} or {known[-1]!r}")
-        return given
+        if value not in formats:
+            raise ValueError(f"Input should be {', '.join(map(repr, formats[:-1]))} or {formats[-1]!r}")
+        return value
 
     @model_validator(mode="after")
     def _check_connector_fields(self) -> Self:
@@ -282,10 +282,10 @@ def _source_tag(source: object) -> str:
     >>> _source_tag({"format": "json", "path": ["events"]}), _source_tag({"table": "db.events"})
     ('files', 'table')
     """
-    given = source.get("format") if isinstance(source, dict) else getattr(source, "format", None)
-    if given is None and isinstance(source, dict) and "table" in source:
+    source_format = source.get("format") if isinstance(source, dict) else getattr(source, "format", None)
+    if source_format is None and isinstance(source, dict) and "table" in source:
         return TABLE
-    return str(given) if given in (TABLE, REMOTE) else "files"
+    return str(source_format) if source_format in (TABLE, REMOTE) else "files"
 
 
 AnySourceSpec = Annotated[

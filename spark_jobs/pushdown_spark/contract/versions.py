@@ -19,5 +19,5 @@ def unsupported_spark(version: str) -> str | None:
     """
     if any(re.match(rf"{re.escape(release)}(?!\d)", version) for release in SPARK_RELEASES):
         return None
-    supported = f"{SPARK_RELEASES[0]} to {SPARK_RELEASES[-1]}"
-    return f'jobs need Spark {supported}, and this is Spark {version}; install "pushdown-spark[spark]"'
+    releases = f"{SPARK_RELEASES[0]} to {SPARK_RELEASES[-1]}"
+    return f'jobs need Spark {releases}, and this is Spark {version}; install "pushdown-spark[spark]"'

@@ -31,8 +31,8 @@ _REMOVED_MODES = ("PAD_CHAR_TO_FULL_LENGTH", "EMPTY_STRING_IS_NULL", "ORACLE")
 """SQL modes that change values. The other modes stay, because a user's query may depend on them."""
 
 
-def _remove_mode(sql_mode: str, removed: str) -> str:
-    return f"TRIM(',' FROM REPLACE(CONCAT(',', {sql_mode}, ','), ',{removed},', ','))"
+def _remove_mode(sql_mode: str, mode_to_remove: str) -> str:
+    return f"TRIM(',' FROM REPLACE(CONCAT(',', {sql_mode}, ','), ',{mode_to_remove},', ','))"
 
 
 _SQL_MODE = reduce(_remove_mode, _REMOVED_MODES, "@@SESSION.sql_mode")

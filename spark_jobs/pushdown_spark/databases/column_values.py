@@ -28,7 +28,7 @@ class TargetColumn:
     """A column to write, and the limits of its values. Spark pickles it for its workers."""
 
     name: str
-    declared: str
+    column_type: str
     """The type in the database."""
     database: str
     """The name of the product."""
@@ -120,7 +120,7 @@ class TargetColumn:
 
     def _is_label(self, text: str) -> bool:
         """Return whether a string is a label, or for a set some labels in their order."""
-        parts = text.split(",") if self.declared.startswith("set(") else [text]
+        parts = text.split(",") if self.column_type.startswith("set(") else [text]
         return ",".join(label for label in self.labels if label in parts) == text
 
     def _check_length(self, lengths: pa.Array, unit: str, limit: int | None) -> None:
@@ -170,7 +170,7 @@ class TargetColumn:
 
     def _error(self, problem: str) -> UnwritableValueError:
         return UnwritableValueError(
-            f"column {self.name} ({self.declared} in {self.database}) cannot hold {problem}. Nothing was "
+            f"column {self.name} ({self.column_type} in {self.database}) cannot hold {problem}. Nothing was "
             "committed; convert the value in the query, or change the type of the column"
         )
 

@@ -195,10 +195,10 @@ def _check_columns(table: RemoteTable, schema: t.StructType) -> None:
 def _exact(where: str, table: RemoteTable) -> PushedPredicate:
     """Push a predicate. Raises BadSpecError if it is not exact, because Spark does not evaluate it again."""
     predicate, rules = parse_option_where(where), SparkRules(is_trusted=True, name_rule=EXACT_NAMES)
-    pushed = None if predicate is None else push_predicate(conjuncts(predicate), table, rules)
-    if pushed is not None and pushed.conjuncts and pushed.is_exact:
-        return pushed
-    reports = () if pushed is None else pushed.reports
+    pushdown = None if predicate is None else push_predicate(conjuncts(predicate), table, rules)
+    if pushdown is not None and pushdown.conjuncts and pushdown.is_exact:
+        return pushdown
+    reports = () if pushdown is None else pushdown.reports
     reasons = [f"{conjunct.sql}: {conjunct.reason}" for conjunct in reports if conjunct.reason]
     reason = "; ".join(reasons) or "it does not parse"
     raise BadSpecError(f"option where: the database cannot evaluate {where!r}: {reason}; use .where(...) instead")

@@ -67,8 +67,8 @@ class DatabaseScanPlan:
     @property
     def schema(self) -> t.StructType:
         """The columns of the scan, in the order of the table."""
-        selected = set(self.columns)
-        return t.StructType([field for field in self.table.spark_schema.fields if field.name in selected])
+        names = set(self.columns)
+        return t.StructType([field for field in self.table.spark_schema.fields if field.name in names])
 
     def limited(self, limit: int) -> DatabaseScanPlan | None:
         """Return the plan of at most `limit` rows, or None if Spark has to drop rows."""
@@ -172,10 +172,10 @@ class DatabaseScan(Scan):
         """Return the plan, with metrics after a run."""
         plan = self._plan
         reason = "the table is in a database, which evaluates conjuncts with identical semantics"
-        planned = SourceReport(
+        plan_report = SourceReport(
             reader="remote", reason=reason, conjuncts=plan.conjuncts, columns=plan.columns, notes=plan.notes
         )
-        return self._execution.report(planned, plan.query.sql)
+        return self._execution.report(plan_report, plan.query.sql)
 
     def _estimate(self, client: Client, plan: DatabaseScanPlan) -> tuple[DatabaseRead, bool]:
         """Plan the read, and return whether the driver may fetch its rows: the database expects few, and soon."""

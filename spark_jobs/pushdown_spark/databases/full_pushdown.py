@@ -63,8 +63,8 @@ class PushedQuery:
         outputs = [self._output(item).alias(name) for item, name in zip(self.items, names, strict=True)]
 
         def convert(frame: DataFrame) -> DataFrame:
-            ordered = frame.orderBy(*keys) if keys else frame
-            limited = ordered if self.limit is None else ordered.limit(self.limit)
+            rows = frame.orderBy(*keys) if keys else frame
+            limited = rows if self.limit is None else rows.limit(self.limit)
             return limited.select(*outputs)
 
         return convert
@@ -236,12 +236,12 @@ class FullPushdownScan(Scan):
 
     is_exact = True
 
-    def __init__(self, pushed: PushedQuery, execution: QueryExecution, plan: SourceReport) -> None:
+    def __init__(self, pushed_query: PushedQuery, execution: QueryExecution, plan: SourceReport) -> None:
         """`plan` is the report before the run, without the columns."""
-        self._query = pushed.query
-        self._schema = t.StructType([t.StructField(name, data_type) for name, data_type in pushed.types.items()])
+        self._query = pushed_query.query
+        self._schema = t.StructType([t.StructField(name, data_type) for name, data_type in pushed_query.types.items()])
         self._execution = execution
-        self._plan = plan.model_copy(update={"columns": tuple(pushed.types)})
+        self._plan = plan.model_copy(update={"columns": tuple(pushed_query.types)})
 
     @property
     def worker_use(self) -> WorkerUse:

@@ -27,13 +27,13 @@ _MAX_WAIT_SECONDS = 0.5
 @contextmanager
 def publish_progress(measure: Callable[[], Progress | None], publish: Callable[[Progress], None]) -> Iterator[None]:
     """Publish the progress of what runs in the block every few seconds, and none if `measure` returns None."""
-    ended = threading.Event()
+    stop = threading.Event()
 
     def publish_until_the_end() -> None:
-        while not ended.wait(INTERVAL_SECONDS):
+        while not stop.wait(INTERVAL_SECONDS):
             with suppress(Exception):
                 progress = measure()
-                if progress is not None and not ended.is_set():
+                if progress is not None and not stop.is_set():
                     publish(progress)
 
     thread = threading.Thread(target=publish_until_the_end, name="progress", daemon=True)
@@ -42,7 +42,7 @@ def publish_progress(measure: Callable[[], Progress | None], publish: Callable[[
     try:
         yield
     finally:
-        ended.set()
+        stop.set()
         # Spark should not stop while the thread asks it.
         if thread.ident is not None:
             thread.join(_MAX_WAIT_SECONDS)
@@ -67,14 +67,14 @@ class QueryProgress:
         """Return the figures that are known now, or None if there are none."""
         stages = self._running_stages()
         scans = self._scans()
-        known = [scan for scan in scans or () if scan is not None]
-        files_total, bytes_total = (sum(scan.files_total for scan in known), sum(scan.bytes_total for scan in known))
+        counts = [scan for scan in scans or () if scan is not None]
+        files_total, bytes_total = (sum(scan.files_total for scan in counts), sum(scan.bytes_total for scan in counts))
         progress = Progress(
-            files_done=sum(scan.files_done for scan in known) if known else None,
-            files_total=files_total if known else None,
-            bytes_done=sum(scan.bytes_done for scan in known) if known else None,
-            bytes_total=bytes_total if known else None,
-            rows_found=known[0].rows_found if scans is not None and len(scans) == len(known) == 1 else None,
+            files_done=sum(scan.files_done for scan in counts) if counts else None,
+            files_total=files_total if counts else None,
+            bytes_done=sum(scan.bytes_done for scan in counts) if counts else None,
+            bytes_total=bytes_total if counts else None,
+            rows_found=counts[0].rows_found if scans is not None and len(scans) == len(counts) == 1 else None,
             tasks_done=sum(int(stage.numCompletedTasks()) for stage in stages) if stages else None,
             tasks_total=sum(int(stage.numTasks()) for stage in stages) if stages else None,
         )
@@ -100,8 +100,8 @@ class QueryProgress:
         """Return the stages of the query that have running tasks. Those that start Python workers are not its own."""
         tracker = java_context(self._spark).statusTracker()
         stages = stages_with_tag(self._spark, self._tag)
-        active = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds() if int(stage) in stages]
-        return [stage.get() for stage in active if stage.isDefined()]
+        running = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds() if int(stage) in stages]
+        return [stage.get() for stage in running if stage.isDefined()]
 
 
 class TimeLeft:
@@ -111,10 +111,10 @@ class TimeLeft:
     falls steadily between two steps.
     """
 
-    def __init__(self, started: float) -> None:
+    def __init__(self, start: float) -> None:
         """Set when the work starts, in seconds of any clock."""
         self._unit = ""
-        self._started = self._at = started
+        self._started = self._at = start
         """The times of the start and of the last step."""
         self._first = self._done = 0
         """The part that was done at these times."""

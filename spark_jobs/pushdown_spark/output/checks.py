@@ -70,8 +70,8 @@ def check_columns_exist(frame: DataFrame, checks: OutputChecks) -> None:
             _check_column_exists(frame, name, "unique")
 
 
-def evaluate_checks(checks: OutputChecks, observer: RowObserver, staged: DataFrame) -> tuple[CheckReport, ...]:
-    """Evaluate all checks. `staged` is a DataFrame over the staged files, which only `unique` reads.
+def evaluate_checks(checks: OutputChecks, observer: RowObserver, stored_rows: DataFrame) -> tuple[CheckReport, ...]:
+    """Evaluate all checks. `stored_rows` is a DataFrame over the staged files, which only `unique` reads.
 
     The observer has the counts of rows and NULLs.
     """
@@ -80,7 +80,7 @@ def evaluate_checks(checks: OutputChecks, observer: RowObserver, staged: DataFra
     for name, count in zip(checks.not_null, nulls, strict=True):
         reports.append(_report(f"not_null: {name}", "no NULL", f"{count:,} NULL", passed=count == 0))
     for key in checks.unique:
-        count = _duplicates(staged, key)
+        count = _duplicates(stored_rows, key)
         check = f"unique: {', '.join(key)}"
         reports.append(_report(check, "no repeated key", f"{count:,} repeated", passed=count == 0))
     return tuple(reports)
@@ -88,11 +88,11 @@ def evaluate_checks(checks: OutputChecks, observer: RowObserver, staged: DataFra
 
 def raise_failures(reports: Sequence[CheckReport]) -> None:
     """Raise CheckFailedError, which names all failed checks, if a check has failed."""
-    failed = [
+    failures = [
         f"{report.check} requires {report.required}, found {report.found}" for report in reports if not report.passed
     ]
-    if failed:
-        raise CheckFailedError(f"checks: {'; '.join(failed)}. Nothing was committed and the output is unchanged")
+    if failures:
+        raise CheckFailedError(f"checks: {'; '.join(failures)}. Nothing was committed and the output is unchanged")
 
 
 def _row_checks(checks: OutputChecks, rows: int) -> Iterator[CheckReport]:
@@ -106,11 +106,11 @@ def _report(check: str, required: str, found: str, *, passed: bool) -> CheckRepo
     return CheckReport(check=check, required=required, found=found, passed=passed)
 
 
-def _duplicates(staged: DataFrame, key: Sequence[str]) -> int:
+def _duplicates(rows: DataFrame, key: Sequence[str]) -> int:
     """Return the number of rows to remove to make the key unique. Keys with a NULL count as unique."""
     columns = [f.col(name).alias(f"key {number}") for number, name in enumerate(key)]
     has_key = reduce(and_, (f.col(name).isNotNull() for name in key))
-    groups = staged.where(has_key).select(*columns).groupBy(*(f"key {number}" for number in range(len(key)))).count()
+    groups = rows.where(has_key).select(*columns).groupBy(*(f"key {number}" for number in range(len(key)))).count()
     total = groups.agg(f.sum(f.col("count") - 1)).head()
     return int(total[0] or 0) if total is not None else 0
 

@@ -82,39 +82,39 @@ class ReadPathProtection:
     def check(self, name: str, partitions: Sequence[str] = ("",)) -> None:
         """Raise BadSpecError if replacing partitions of the output would delete a source by accident."""
         for partition in partitions if self._roots else ():
-            deleted = self._canonical(f"{self._paths.output}/{partition}")
+            directory = self._canonical(f"{self._paths.output}/{partition}")
             for root in self._roots:
-                if self._is_lost(root, deleted):
+                if self._deletes_root(root, directory):
                     raise BadSpecError(
                         f"output: overwriting {f'partition {partition} of ' if partition else ''}{name} would delete "
                         f"the {root.source.owner} {root.source.pattern} ({root.path}); write to another directory"
                     )
 
-    def _is_lost(self, root: _Root, deleted: str) -> bool:
+    def _deletes_root(self, root: _Root, directory: str) -> bool:
         """Return whether a commit that deletes a directory would delete files of a root by accident."""
         names_output = root.start is not None and _is_in(root.start, self._target)
-        if root.path == deleted:
+        if root.path == directory:
             return not names_output
-        if _is_in(deleted, root.path):
+        if _is_in(directory, root.path):
             # The root contains the directory.
-            return not names_output and self._reads_beyond_partitions(root, deleted)
-        if not _is_in(root.path, deleted):
+            return not names_output and self._reads_beyond_partitions(root, directory)
+        if not _is_in(root.path, directory):
             return False
         # The directory contains the root.
-        if not names_output or not self._is_part_of_output(root.path, deleted):
+        if not names_output or not self._is_part_of_output(root.path, directory):
             return True
         # The source names some files of the output, and the commit would delete the others too.
         return root.is_literal and not self._is_read_as_a_whole
 
-    def _reads_beyond_partitions(self, root: _Root, deleted: str) -> bool:
+    def _reads_beyond_partitions(self, root: _Root, directory: str) -> bool:
         """Return whether Spark reads a directory far below a root that is not just one of the root's partitions."""
-        steps = deleted.removeprefix(f"{root.path}/").split("/")
+        steps = directory.removeprefix(f"{root.path}/").split("/")
         if root.source.is_recursive:
             return True
         if any("=" in step for step in steps):
             # Spark also reads plain directories below those of a partition.
             return not all("=" in step for step in steps)
-        return bool(self._hadoop.glob(deleted, "*=*"))
+        return bool(self._hadoop.glob(directory, "*=*"))
 
     def _is_part_of_output(self, path: str, output: str) -> bool:
         """Return whether a path is a file or a partition of an output: there are no other directories above it."""
@@ -123,11 +123,11 @@ class ReadPathProtection:
 
     def _canonical(self, path: str) -> str:
         """Return the one spelling of a path. Paths in the store of the output begin with the output's name for it."""
-        qualified = self._hadoop.qualify(path)
-        store = _store_of(qualified)
+        uri = self._hadoop.qualify(path)
+        store = _store_of(uri)
         if store and self._leads_to_output(store):
-            return self._store + qualified.removeprefix(store).rstrip("/")
-        return canonical_path(qualified)
+            return self._store + uri.removeprefix(store).rstrip("/")
+        return canonical_path(uri)
 
     def _may_share_store(self, pattern: str) -> bool:
         """Return whether a pattern may lead to the store of the output. Other stores are not asked for their files."""

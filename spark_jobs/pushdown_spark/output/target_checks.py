@@ -65,12 +65,12 @@ def check_nested_outputs(files: Files, output: str, partitions: Sequence[str] = 
     The output `/lake/out` has another lock than `/lake/out/day=1`, so such runs do not wait for each other. One could
     replace rows that the other one has just written, and the repair of a killed commit could bring back replaced rows.
     A run creates its own claim before it calls this function, so that at least one of two runs finds the other one.
-    Partitions below the first level are only found in the directories of the given ones.
+    Partitions below the first level are only found in the directories of `partitions`.
     """
     output = real_path(output)
     for claim in (*_outer_claims(files, output), *_inner_claims(files, output, partitions)):
-        parent, _, hidden = claim.rsplit("/", 2)[0].rpartition("/")
-        other = f"{parent}/{hidden[1:].removesuffix('.pushdown')}"
+        parent, _, hidden_name = claim.rsplit("/", 2)[0].rpartition("/")
+        other = f"{parent}/{hidden_name[1:].removesuffix('.pushdown')}"
         raise PushdownError(
             f"output: another run is writing {other}, and {max(other, output, key=len)} is a partition of "
             f"{min(other, output, key=len)}, so the output is unchanged; run the task again after that run. If that "
@@ -137,12 +137,12 @@ def may_write_table(mode: OutputMode, name: str, *, exists: bool) -> bool:
     return not exists or mode is not OutputMode.IGNORE
 
 
-def check_partition_by(given: Sequence[str], existing: Sequence[str], name: str, *, name_rule: NameRule) -> None:
-    """Raise BadSpecError if a table is partitioned by other columns than the given ones, if there are any."""
-    if given and [*map(name_rule.key, given)] != [*map(name_rule.key, existing)]:
+def check_partition_by(partition_by: Sequence[str], existing: Sequence[str], name: str, *, name_rule: NameRule) -> None:
+    """Raise BadSpecError if a table is partitioned by other columns than `partition_by`, unless that is empty."""
+    if partition_by and [*map(name_rule.key, partition_by)] != [*map(name_rule.key, existing)]:
         raise BadSpecError(
-            f"partition_by: {name} is partitioned by {', '.join(existing) or 'no column'}, not by {', '.join(given)}; "
-            "leave it out, or write to another table"
+            f"partition_by: {name} is partitioned by {', '.join(existing) or 'no column'}, not by "
+            f"{', '.join(partition_by)}; leave it out, or write to another table"
         )
 
 

@@ -284,8 +284,8 @@ def _missing_library(chain: Sequence[Link]) -> Classification | None:
 def _worker_exception(chain: Sequence[Link]) -> Classification | None:
     for link in chain:
         if match := WORKER_TRACEBACK.search(link.message):
-            raised = _RAISED_LINE.findall(match.group())
-            error = raised[-1] if raised else _sentence(link.message)
+            error_lines = _RAISED_LINE.findall(match.group())
+            error = error_lines[-1] if error_lines else _sentence(link.message)
             return Classification(ErrorCode.SPARK, f"a Python worker failed: {error}", link.condition or link.kind)
     return None
 
@@ -293,11 +293,11 @@ def _worker_exception(chain: Sequence[Link]) -> Classification | None:
 def _other_error(chain: Sequence[Link]) -> Classification:
     """Return any other error. Spark's analysis errors are final, its other errors not; Python errors are internal."""
     outermost, cause = chain[0], chain[-1]
-    named = next((link for link in reversed(chain) if link.condition), None)
+    with_condition = next((link for link in reversed(chain) if link.condition), None)
     if isinstance(outermost.python, AnalysisException):
         return Classification(ErrorCode.BAD_SPEC, _sentence(outermost.message), outermost.condition)
     if outermost.python is None or isinstance(outermost.python, PySparkException):
-        main = named or cause
+        main = with_condition or cause
         message = _sentence(main.message) or main.kind
         if cause is not main and cause.message:
             message = f"{message} ({cause.kind.rpartition('.')[2]}: {_sentence(cause.message)})"

@@ -69,12 +69,12 @@ def _links(exc: BaseException) -> Iterator[Link]:
         yield _jvm_link(kind, message)
 
 
-def _jvm_links(thrown: JavaObject | None) -> Iterator[Link]:
+def _jvm_links(exception: JavaObject | None) -> Iterator[Link]:
     """Yield the chain of causes in the JVM, until the JVM no longer responds."""
-    while thrown is not None:
+    while exception is not None:
         try:
-            kind, message = str(thrown.getClass().getName()), str(thrown.getMessage() or "")
-            thrown = thrown.getCause()
+            kind, message = str(exception.getClass().getName()), str(exception.getMessage() or "")
+            exception = exception.getCause()
         except (Py4JError, OSError):
             return
         yield _jvm_link(kind, message)

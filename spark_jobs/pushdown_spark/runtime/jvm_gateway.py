@@ -108,11 +108,11 @@ def java_string(spark: SparkSession, value: JavaObject) -> str:
     if text.length() <= _CHUNK_CHARACTERS:
         return str(text.toString())
     chunks, start = [], 0
-    left = int(text.codePointCount(0, text.length()))
-    while left:
-        end = text.offsetByCodePoints(start, min(left, _CHUNK_CHARACTERS))
+    rest = int(text.codePointCount(0, text.length()))
+    while rest:
+        end = text.offsetByCodePoints(start, min(rest, _CHUNK_CHARACTERS))
         chunks.append(str(text.substring(start, end)))
-        start, left = end, left - min(left, _CHUNK_CHARACTERS)
+        start, rest = end, rest - min(rest, _CHUNK_CHARACTERS)
     return "".join(chunks)
 
 

@@ -62,10 +62,10 @@ class QueryWatch:
         """Return the roots of the final plan of a query."""
         number = query_number(query)
         # One transfer of both takes less time than two.
-        both = java_list(self._spark)
-        both.add(self.store.planGraph(number))
-        both.add(self.store.executionMetrics(number))
-        graph, values = cast("tuple[PlanGraph, dict[str, str]]", scala_value(self._spark, both))
+        pair = java_list(self._spark)
+        pair.add(self.store.planGraph(number))
+        pair.add(self.store.executionMetrics(number))
+        graph, values = cast("tuple[PlanGraph, dict[str, str]]", scala_value(self._spark, pair))
         return plan_roots(graph, values)
 
 
@@ -111,9 +111,9 @@ class RowCount:
             if self._marker in str(query.physicalPlanDescription()):
                 # Spark removed the filter from the running query, because there are no rows.
                 return 0
-        return self._count_planned()
+        return self._count_in_plan()
 
-    def _count_planned(self) -> int | None:
+    def _count_in_plan(self) -> int | None:
         """Return the number of rows that Spark has when it plans, or None if it has the filter instead."""
         plan = optimized_plan(self.frame)
         if self._marker in str(plan.toString()):
@@ -160,8 +160,8 @@ def count_stages(spark: SparkSession) -> Iterator[Callable[[], StageCounts]]:
 def _stage_counts(spark: SparkSession, tag: str) -> StageCounts:
     wait_for_events(spark)
     store = java_context(spark).statusStore()
-    known = [_last_attempt(store, stage) for stage in stages_with_tag(spark, tag)]
-    attempts = [attempt for attempt in known if attempt is not None]
+    last_attempts = [_last_attempt(store, stage) for stage in stages_with_tag(spark, tag)]
+    attempts = [attempt for attempt in last_attempts if attempt is not None]
     return StageCounts(
         sum(int(attempt.executorRunTime()) for attempt in attempts) / 1000,
         sum(int(attempt.inputBytes()) for attempt in attempts),

@@ -47,11 +47,11 @@ def warm_up_workers(spark: SparkSession, formats: Iterable[str]) -> None:
     tasks = max(1, min(spark.sparkContext.defaultParallelism, _MAX_TASKS))
     numbers = spark.range(0, tasks, 1, tasks)
     modules = sorted({_READERS[source_format] for source_format in formats if source_format in _READERS})
-    loading = numbers.mapInArrow(LoadModules(tuple(modules)), numbers.schema)
+    warm_up = numbers.mapInArrow(LoadModules(tuple(modules)), numbers.schema)
 
     def run() -> None:
         with contextlib.suppress(PySparkException, Py4JError, OSError):
             spark.sparkContext.setJobDescription("airflow_pushdown: Python starts")
-            loading.collect()
+            warm_up.collect()
 
     threading.Thread(target=inheritable_thread_target(spark)(run), daemon=True).start()

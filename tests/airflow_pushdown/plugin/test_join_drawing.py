@@ -69,7 +69,7 @@ def test_the_fewest_relations_that_explain_the_new_order_are_marked_as_moved() -
 
 def test_one_tree_is_drawn_if_the_order_stayed() -> None:
     (drawn,) = tree_drawings(JoinReport(before=BEFORE, after=BEFORE, reason="no order is better"))
-    assert drawn.moved == 0
+    assert drawn.move_count == 0
 
 
 @pytest.mark.parametrize("relations", [2, 8, 20])

@@ -63,11 +63,11 @@ def spark_batch(batch: pa.RecordBatch, fields: Sequence[pa.Field]) -> pa.RecordB
 
 def _convert_column(array: pa.Array, field: pa.Field) -> pa.Array:
     try:
-        converted = _convert(array, field.type)
-        _check_range(converted)
+        result = _convert(array, field.type)
+        _check_range(result)
     except (pa.ArrowException, InvalidOperation, UnicodeDecodeError) as problem:
         raise _conflict(array, field, problem) from None
-    return converted
+    return result
 
 
 def _convert(array: pa.Array, target: pa.DataType) -> pa.Array:
@@ -105,8 +105,8 @@ def _parse_decimals(array: pa.Array, target: pa.Decimal128Type) -> pa.Array:
                 return array.cast(target)
             return pc.round(array.cast(wide), target.scale, round_mode="half_towards_infinity").cast(target)
     context, unit = Context(prec=2000, rounding=ROUND_HALF_UP), Decimal(1).scaleb(-target.scale)
-    rounded = [None if text is None else Decimal(text).quantize(unit, context=context) for text in array.to_pylist()]
-    return pa.array(rounded, target)
+    decimals = [None if text is None else Decimal(text).quantize(unit, context=context) for text in array.to_pylist()]
+    return pa.array(decimals, target)
 
 
 def _max_digits(array: pa.Array) -> tuple[int, int]:

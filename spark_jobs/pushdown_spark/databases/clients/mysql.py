@@ -63,19 +63,19 @@ class MysqlClient:
     @classmethod
     def open(cls, address: DatabaseAddress, settings: ConnectionSettings) -> Self:
         """Open a connection and set its session up."""
-        with ExitStack() as opened:
+        with ExitStack() as stack:
             try:
                 client = cls(address, connect_to_mysql(address))
             except (pymysql.Error, OSError, ValueError) as problem:
                 raise mysql_error(address, problem) from None
-            opened.callback(client.close)
+            stack.callback(client.close)
             client.rows(MYSQL_SESSION)
             client.rows("SET SESSION TRANSACTION READ ONLY")
             if (limit := settings.statement_timeout) is not None:
                 ((version,),) = client.rows("SELECT version()")
                 setting = mysql_timeout(limit, is_mariadb="mariadb" in str(version).lower())
                 client.rows(f"SET SESSION {setting}")
-            opened.pop_all()
+            stack.pop_all()
         return client
 
     def rows(self, sql: str, *values: object) -> list[Row]:
@@ -155,8 +155,8 @@ def _error_class(number: int, text: str, problem: BaseException) -> type[Pushdow
         return RemoteRefusedError
     if number in _INTERRUPTED:
         return RemoteFailedError
-    lost = number in _LOST or isinstance(problem, OSError | pymysql.err.InterfaceError)
-    return LostConnectionError if lost else RemoteRefusedError
+    is_lost = number in _LOST or isinstance(problem, OSError | pymysql.err.InterfaceError)
+    return LostConnectionError if is_lost else RemoteRefusedError
 
 
 def _tls(address: DatabaseAddress) -> ssl.SSLContext | None:
@@ -207,17 +207,17 @@ def row_lines(stream: BinaryIO) -> Iterator[bytes]:
     pending = b""
     output: list[bytes] = []
     size = 0
-    ended = False
-    while not ended:
+    is_ended = False
+    while not is_ended:
         chunk = stream.read1(_READ_BYTES)  # type: ignore[attr-defined]
         if not chunk:
             raise pymysql.err.OperationalError(2013, "Lost connection to the server while it sent rows")
         data = pending + chunk if pending else chunk
-        strings, position, ended = _parse(data)
+        strings, position, is_ended = _parse(data)
         pending = data[position:]
         output += strings
         size += position
-        if output and (ended or size >= _MIN_OUTPUT_BYTES):
+        if output and (is_ended or size >= _MIN_OUTPUT_BYTES):
             # The last line ends too: a row of one NULL is an empty line.
             yield b"\n".join([*output, b""])
             output, size = [], 0

@@ -109,8 +109,8 @@ def _declared_type(column: ResultColumn) -> str:
 
 
 def _column(row: Row, wide_numbers: WideNumbers, zero_dates_as_null: bool) -> RemoteColumn:
-    name, declared, charset, collation = row
-    remote_type = str(declared)
+    name, declaration, charset, collation = row
+    remote_type = str(declaration)
     reference = column_reference(str(name))
     spark_type, rendering = _spark_type(remote_type, reference, wide_numbers)
     has_date = isinstance(spark_type, t.DateType | t.TimestampType | t.TimestampNTZType)

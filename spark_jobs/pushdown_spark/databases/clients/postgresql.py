@@ -128,7 +128,7 @@ class PostgresqlClient:
             cursor.execute(sql)
             yield from cursor.fetch_record_batch()
             cursor.execute(_REPLACED)
-            self._check_replaced(cursor.fetchall())
+            self._check_same_tables(cursor.fetchall())
 
     def _copy_csv(self, sql: str, columns: Sequence[pa.Field]) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a CSV COPY, which is faster than Python values, in small batches."""
@@ -144,10 +144,10 @@ class PostgresqlClient:
                     lines.clear()
         if lines:
             yield from rows.batches(bytes(lines))
-        self._check_replaced(self.rows(_REPLACED))
+        self._check_same_tables(self.rows(_REPLACED))
         self.rows("COMMIT")
 
-    def _check_replaced(self, tables: Sequence[Row]) -> None:
+    def _check_same_tables(self, tables: Sequence[Row]) -> None:
         """Raise LostConnectionError if relations were replaced after the snapshot, so that a new snapshot is read."""
         if tables:
             names = ", ".join(str(name) for (name,) in tables)

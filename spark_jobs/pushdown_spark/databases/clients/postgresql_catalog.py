@@ -126,8 +126,8 @@ def _numeric(
         if digits[0] > LONG_DIGITS:
             return t.DecimalType(*digits), text
         # An unscaled integer takes 8 bytes and needs no parsing, unlike a string.
-        scaled = exp.Paren(this=exp.Mul(this=column, expression=exp.Literal.number(10 ** digits[1])))
-        return t.DecimalType(*digits), cast(scaled if digits[1] else column, "bigint", Dialect.POSTGRES)
+        product = exp.Paren(this=exp.Mul(this=column, expression=exp.Literal.number(10 ** digits[1])))
+        return t.DecimalType(*digits), cast(product if digits[1] else column, "bigint", Dialect.POSTGRES)
     if wide_numbers is WideNumbers.TEXT:
         return t.StringType(), text
     return t.DecimalType(38, 18 if digits is None else max(0, min(digits[1], 38))), text

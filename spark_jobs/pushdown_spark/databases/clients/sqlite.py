@@ -53,7 +53,7 @@ class SqliteClient:
         therefore starts with a row of the expected types, which is dropped from the result.
         """
         typed_row = ", ".join(f"{_type_example(field.type)} AS {quote_ansi(field.name)}" for field in columns)
-        started = time.monotonic()
+        start = time.monotonic()
         try:
             self._reader = adbc.connect(self._uri, autocommit=True)
             with self._reader.cursor() as cursor:
@@ -63,7 +63,7 @@ class SqliteClient:
                 for batch in cursor.fetch_record_batch():
                     yield batch.slice(rows_to_drop)
                     rows_to_drop = 0
-                    self._check_timeout(started)
+                    self._check_timeout(start)
         except (Error, OSError, pa.ArrowException) as problem:
             raise self._error(problem) from None
 
@@ -73,10 +73,10 @@ class SqliteClient:
         if self._reader is not None:
             self._reader.close()
 
-    def _check_timeout(self, started: float) -> None:
+    def _check_timeout(self, start: float) -> None:
         """Raise RemoteFailedError after the timeout. SQLite has no timeout of statements, so each batch is checked."""
         limit = self._settings.statement_timeout
-        if limit is not None and time.monotonic() - started > limit:
+        if limit is not None and time.monotonic() - start > limit:
             raise RemoteFailedError(
                 f"{self._display_name}: the statement took longer than {limit:g} s (statement_timeout)"
             )

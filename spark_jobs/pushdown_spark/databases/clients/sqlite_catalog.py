@@ -73,12 +73,12 @@ def _columns(client: Client, schema: str, name: str) -> tuple[RemoteColumn, ...]
     return tuple(
         _column(
             str(column),
-            str(declared),
-            has_one_storage_class=bool(is_row_id) or (bool(strict) and declared != "any"),
+            str(declaration),
+            has_one_storage_class=bool(is_row_id) or (bool(strict) and declaration != "any"),
             collation=collations.get(str(column).lower(), collations.get("")),
             charset=str(encoding),
         )
-        for column, declared, is_row_id in column_rows
+        for column, declaration, is_row_id in column_rows
     )
 
 
@@ -104,9 +104,9 @@ def _collations(client: Client, schema: str, name: str, is_table: bool) -> dict[
 
 
 def _column(
-    name: str, declared: str, *, has_one_storage_class: bool, collation: str | None, charset: str
+    name: str, declaration: str, *, has_one_storage_class: bool, collation: str | None, charset: str
 ) -> RemoteColumn:
-    spark_type, storage = _spark_type(declared)
+    spark_type, storage = _spark_type(declaration)
     rendering: exp.Expr | None = cast(column_reference(name), storage, Dialect.SQLITE)
     if isinstance(spark_type, t.BooleanType):
         rendering = exp.NEQ(this=rendering, expression=exp.Literal.number(0))
@@ -114,7 +114,7 @@ def _column(
         rendering = None
     return RemoteColumn(
         name=name,
-        remote_type=declared,
+        remote_type=declaration,
         spark_type=spark_type,
         charset=charset,
         collation=collation,
@@ -123,21 +123,21 @@ def _column(
     )
 
 
-def _spark_type(declared: str) -> tuple[t.DataType, str]:
+def _spark_type(declaration: str) -> tuple[t.DataType, str]:
     """Return the Spark type for a declared type, and the storage class to which values are cast."""
-    if "bool" in declared:
+    if "bool" in declaration:
         return t.BooleanType(), "INTEGER"
-    if declared == "date":
+    if declaration == "date":
         return t.DateType(), "TEXT"
-    if declared.startswith(("datetime", "timestamp")):
+    if declaration.startswith(("datetime", "timestamp")):
         return t.TimestampNTZType(), "TEXT"
-    if declared.strip() and (kind := sqlite_affinity(declared)) is not None:
+    if declaration.strip() and (kind := sqlite_affinity(declaration)) is not None:
         return _TYPES[kind], SQLITE_STORAGE[kind]
-    return _decimal(declared) if declared.startswith(("decimal", "numeric")) else t.StringType(), "TEXT"
+    return _decimal(declaration) if declaration.startswith(("decimal", "numeric")) else t.StringType(), "TEXT"
 
 
-def _decimal(declared: str) -> t.DecimalType:
-    match = _DECIMAL.match(declared)
+def _decimal(declaration: str) -> t.DecimalType:
+    match = _DECIMAL.match(declaration)
     if match is None:
         return _DEFAULT_DECIMAL
     precision, scale = int(match.group(1)), int(match.group(2) or 0)

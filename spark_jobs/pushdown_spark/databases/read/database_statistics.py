@@ -73,8 +73,8 @@ def mysql_row_estimate(client: Client, statement: str) -> int:
     """Return the rows that MySQL or MariaDB expects to examine. Conditions without an index do not lower it."""
     # The default format of newer versions of MySQL is a tree.
     plan = client.rows(f"EXPLAIN FORMAT=TRADITIONAL {statement}")
-    examined = [row[8 if len(row) < _MYSQL_PLAN_COLUMNS else 9] for row in plan]
-    return max((int(str(rows or 0)) for rows in examined), default=0)
+    row_counts = [row[8 if len(row) < _MYSQL_PLAN_COLUMNS else 9] for row in plan]
+    return max((int(str(rows or 0)) for rows in row_counts), default=0)
 
 
 def postgresql_estimate(client: Client, statement: str) -> tuple[int, int]:
@@ -115,10 +115,10 @@ def table_statistics(
     table_rows, by_column = stored
     if table.dialect.is_mysql:
         estimate = mysql_row_estimate(client, statement)
-        examined, is_fetched = float(estimate), estimate <= MAX_FEW_ROWS
+        rows_to_read, is_fetched = float(estimate), estimate <= MAX_FEW_ROWS
     else:
-        examined, is_fetched = table_rows, expects_few_rows(client, table, statement)
-    return TableStatistics(table_rows, min(examined, table_rows), is_fetched, by_column)
+        rows_to_read, is_fetched = table_rows, expects_few_rows(client, table, statement)
+    return TableStatistics(table_rows, min(rows_to_read, table_rows), is_fetched, by_column)
 
 
 def _postgresql_columns(client: Client, table: RemoteTable, rows: int) -> Mapping[str, ColumnStatistics]:

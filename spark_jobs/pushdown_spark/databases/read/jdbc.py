@@ -92,11 +92,11 @@ class JdbcTransport:
 
     def statement(self, select: exp.Select) -> str:
         """Return the statement with generated column names, because Spark does not escape quotes in names."""
-        renamed = select.copy()
-        outputs = [node.this if isinstance(node, exp.Alias) else node for node in renamed.expressions]
+        select_with_aliases = select.copy()
+        outputs = [node.this if isinstance(node, exp.Alias) else node for node in select_with_aliases.expressions]
         aliases = [exp.Alias(this=node, alias=quote_identifier(f"c{index}")) for index, node in enumerate(outputs)]
-        renamed.set("expressions", aliases)
-        return to_sql(renamed, self.table.dialect)
+        select_with_aliases.set("expressions", aliases)
+        return to_sql(select_with_aliases, self.table.dialect)
 
     def frame(self, statements: Sequence[str], columns: Sequence[str], snapshot: str | None) -> DataFrame:
         """Return the rows of some statements, each read by a task, with the values that Arrow would deliver.
@@ -312,18 +312,18 @@ def _text(node: exp.Expr) -> exp.Expr:
 
 def _from_mysql(column: RemoteColumn, table: RemoteTable) -> exp.Expr | None:
     spark_type, base_type = column.spark_type, column.remote_type.partition("(")[0].partition(" ")[0]
-    selected = column.reference if column.rendering is None else column.rendering
+    expression = column.reference if column.rendering is None else column.rendering
     if base_type in _UNCONVERTED_MYSQL_TYPES and "unsigned" not in column.remote_type:
         is_wide = base_type == "decimal" and _digits(column) > MAX_DECIMAL_DIGITS
-        return call("CONCAT", selected) if is_wide else column.rendering
+        return call("CONCAT", expression) if is_wide else column.rendering
     if isinstance(spark_type, _SENT_AS_TEXT):
-        return call("CONCAT", selected)
+        return call("CONCAT", expression)
     if isinstance(spark_type, t.ByteType | t.ShortType | t.IntegerType | t.LongType):
         # Drivers would deliver tinyint(1) as a boolean and year as a date.
-        return cast(selected, "SIGNED", Dialect.MYSQL)
+        return cast(expression, "SIGNED", Dialect.MYSQL)
     if isinstance(spark_type, t.StringType) and (base_type not in _MYSQL_STRING_TYPES or table.subquery is not None):
         # Spark pads columns that a driver reports as CHAR. These include enums, and possibly the columns of a query.
-        return call("CONCAT", selected)
+        return call("CONCAT", expression)
     return column.rendering
 
 

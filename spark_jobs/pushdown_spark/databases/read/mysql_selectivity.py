@@ -93,17 +93,17 @@ def _sample_fraction(
     ((row_count, match_count),) = client.rows(
         to_sql(exp.Select(expressions=counts).from_(rows, copy=False), table.dialect)
     )
-    sampled, matches = int(str(row_count)), int(str(match_count or 0))
+    sample_size, matches = int(str(row_count)), int(str(match_count or 0))
     upper_matches = matches + _STANDARD_DEVIATIONS * math.sqrt(matches) + _UNSEEN_ROWS
-    return upper_matches / sampled if sampled else None
+    return upper_matches / sample_size if sample_size else None
 
 
 def _rows_from(table: RemoteTable, index: str, key: str, start: int, names: Sequence[str]) -> exp.Query:
     """Return the query of some columns of the first rows from a key on, with a hint that forces the index."""
     source = table_reference(table)
     source.set("hints", [exp.IndexTableHint(this="FORCE", expressions=[quote_identifier(index)])])
-    selected: list[exp.Expr] = [column_reference(name) for name in names]
-    rows = exp.Select(expressions=selected or [exp.Literal.number(1)]).from_(source, copy=False)
+    expressions: list[exp.Expr] = [column_reference(name) for name in names]
+    rows = exp.Select(expressions=expressions or [exp.Literal.number(1)]).from_(source, copy=False)
     rows.where(exp.GTE(this=column_reference(key), expression=exp.convert(start)), copy=False)
     rows.order_by(column_reference(key), copy=False).limit(_ROWS_PER_POSITION, copy=False)
     return exp.Subquery(this=rows)

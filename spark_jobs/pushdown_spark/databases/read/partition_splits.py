@@ -141,11 +141,11 @@ def _ranges(key: exp.Expr, bounds: Sequence[exp.Expr], *, nullable: bool) -> tup
     first: exp.Expr = exp.LT(this=key, expression=bounds[0])
     if nullable:
         first = any_of([first, is_null(key)])
-    between = [
+    inner_ranges = [
         exp.And(this=exp.GTE(this=key, expression=low), expression=exp.LT(this=key, expression=high))
         for low, high in pairwise(bounds)
     ]
-    return (first, *between, exp.GTE(this=key, expression=bounds[-1]))
+    return (first, *inner_ranges, exp.GTE(this=key, expression=bounds[-1]))
 
 
 def _histogram(client: Client, table: RemoteTable, column: RemoteColumn) -> list[str]:

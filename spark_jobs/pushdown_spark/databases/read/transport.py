@@ -79,8 +79,8 @@ class QueryExecution:
         batches = _within_limits(client.batches(statement, fields))
         if batches is None:
             return None
-        fetched = PartitionMetrics(sum(batch.num_rows for batch in batches), sum(batch.nbytes for batch in batches))
-        self._metrics.add({(self._runs, 0): fetched})
+        metrics = PartitionMetrics(sum(batch.num_rows for batch in batches), sum(batch.nbytes for batch in batches))
+        self._metrics.add({(self._runs, 0): metrics})
         self._runs += 1
         self._statements, self._partitioning = (statement,), "the driver fetched the few rows"
         self._has_metrics = True
@@ -122,20 +122,20 @@ def _arrow_field(field: t.StructField, table: RemoteTable) -> pa.Field:
 
 def _within_limits(batches: Iterator[pa.RecordBatch]) -> list[pa.RecordBatch] | None:
     """Return all batches. None as soon as they exceed the limits of a local fetch."""
-    fetched: list[pa.RecordBatch] = []
+    small_batches: list[pa.RecordBatch] = []
     rows = size = 0
     for batch in batches:
         rows, size = rows + batch.num_rows, size + batch.nbytes
         if rows > MAX_LOCAL_ROWS or size > _MAX_LOCAL_BYTES:
             return None
-        fetched.append(batch)
-    return fetched
+        small_batches.append(batch)
+    return small_batches
 
 
 def _shown_statements(statements: Sequence[str]) -> tuple[str, ...]:
     more = len(statements) - _MAX_SHOWN_STATEMENTS
-    shown = [
+    texts = [
         statement if len(statement) <= _MAX_SHOWN_CHARACTERS else f"{statement[:_MAX_SHOWN_CHARACTERS]}..."
         for statement in statements[:_MAX_SHOWN_STATEMENTS]
     ]
-    return (*shown, *([f"... and {more} similar statements"] if more > 0 else []))
+    return (*texts, *([f"... and {more} similar statements"] if more > 0 else []))

@@ -143,17 +143,17 @@ class ArithmeticWriter:
 
     def recheck_overflow(self, tree: exp.Expr, kind: t.DataType, outcome: IntegerRange) -> TypedExpression:
         """Return an integer result. Spark rechecks the rows where it does not fit Spark's type."""
-        allowed = type_range(kind)
+        type_bounds = type_range(kind)
         if outcome.size > _MAX_INTEGER:
             raise UnsupportedError("the result may have more digits than the database supports")
-        if not outcome.is_within(allowed):
-            self._recheck_outside(tree, outcome, allowed)
+        if not outcome.is_within(type_bounds):
+            self._recheck_outside(tree, outcome, type_bounds)
         return TypedExpression(tree, kind, outcome)
 
-    def _recheck_outside(self, tree: exp.Expr, possible: IntegerRange, allowed: IntegerRange) -> None:
+    def _recheck_outside(self, tree: exp.Expr, possible: IntegerRange, type_bounds: IntegerRange) -> None:
         """Let Spark recheck the rows where an integer is outside a range."""
-        below = [binary(exp.LT, tree, number(allowed.low))] if possible.low < allowed.low else []
-        above = [binary(exp.GT, tree, number(allowed.high))] if possible.high > allowed.high else []
+        below = [binary(exp.LT, tree, number(type_bounds.low))] if possible.low < type_bounds.low else []
+        above = [binary(exp.GT, tree, number(type_bounds.high))] if possible.high > type_bounds.high else []
         self._recheck(any_of([*below, *above]))
 
     def _can_limit(self, operator: type[exp.Binary], left: TypedExpression, right: TypedExpression) -> bool:
@@ -164,8 +164,8 @@ class ArithmeticWriter:
         """
         if self._dialect is Dialect.SQLITE:
             return True
-        varying = [value for value in (left, right) if not value.is_literal]
-        return (operator is not exp.Mul or len(varying) == 1) and all(map(_is_column, varying))
+        variables = [value for value in (left, right) if not value.is_literal]
+        return (operator is not exp.Mul or len(variables) == 1) and all(map(_is_column, variables))
 
     def _limited_operands(
         self, operator: type[exp.Binary], left: TypedExpression, right: TypedExpression
@@ -184,13 +184,13 @@ class ArithmeticWriter:
         self._recheck_outside(value.tree, value.range, limit)
         return self._null_outside(value, value.range.common(limit))
 
-    def _null_outside(self, value: TypedExpression, allowed: IntegerRange) -> TypedExpression:
+    def _null_outside(self, value: TypedExpression, type_bounds: IntegerRange) -> TypedExpression:
         """Return the value, NULL outside a range. Databases other than SQLite raise on overflow in these rows, too."""
         if self._dialect is Dialect.SQLITE:
-            return replace(value, range=allowed)
-        low, high = number(allowed.low), number(allowed.high)
+            return replace(value, range=type_bounds)
+        low, high = number(type_bounds.low), number(type_bounds.high)
         tree = case_when(exp.Between(this=value.tree, low=low, high=high), value.tree)
-        return replace(value, tree=tree, range=allowed)
+        return replace(value, tree=tree, range=type_bounds)
 
     def decimals(self, operator: type[exp.Binary], left: TypedExpression, right: TypedExpression) -> TypedExpression:
         """Return `left operator right` for `+`, `-` and `*` with a decimal, if Spark's result is exact."""

@@ -267,7 +267,7 @@ def date_literal(days: int, dialect: Dialect) -> exp.Expr:
     return content if dialect is Dialect.SQLITE else cast(content, "DATE", dialect)
 
 
-def timestamp_literal(micros: int, dialect: Dialect, *, zoned: bool) -> exp.Expr:
+def timestamp_literal(micros: int, dialect: Dialect, *, has_zone: bool) -> exp.Expr:
     """Return a timestamp in UTC, or without a time zone. `micros` count from 1970-01-01.
 
     MySQL's literals have no time zone, so its session must be in UTC. SQLite compares strings.
@@ -275,8 +275,8 @@ def timestamp_literal(micros: int, dialect: Dialect, *, zoned: bool) -> exp.Expr
     _day(micros // MICROSECONDS_PER_DAY)
     content = (_START + timedelta(microseconds=micros)).isoformat(sep=" ", timespec="microseconds")
     if dialect is Dialect.POSTGRES:
-        name = "TIMESTAMPTZ" if zoned else "TIMESTAMP"
-        return cast(exp.Literal.string(content + ("+00" if zoned else "")), name, dialect)
+        name = "TIMESTAMPTZ" if has_zone else "TIMESTAMP"
+        return cast(exp.Literal.string(content + ("+00" if has_zone else "")), name, dialect)
     if dialect is Dialect.SQLITE:
         return exp.Literal.string(content)
     return cast(exp.Literal.string(content), "DATETIME(6)", dialect)

@@ -257,7 +257,7 @@ class ColumnConditions:
                 return bytes_literal(value, self.dialect)
             case LogicalType.DATE:
                 return date_literal(int(value), self.dialect)
-        return timestamp_literal(int(value), self.dialect, zoned=operand.kind is LogicalType.TIMESTAMP)
+        return timestamp_literal(int(value), self.dialect, has_zone=operand.kind is LogicalType.TIMESTAMP)
 
 
 def with_polarity(test: ColumnTest, polarity: Polarity) -> exp.Expr:

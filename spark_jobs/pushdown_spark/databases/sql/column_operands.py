@@ -108,13 +108,13 @@ def remote_type(column: RemoteColumn) -> RemoteType:
 
 def column_operand(column: RemoteColumn, dialect: Dialect) -> ColumnOperand:
     """Return how a column is compared. Raises UnsupportedError if its values may differ from Spark's."""
-    kind, declared = logical_type(column.spark_type), remote_type(column)
+    kind, column_type = logical_type(column.spark_type), remote_type(column)
     if kind is LogicalType.OTHER:
         raise UnsupportedError(f"{column.name} is {column.spark_type.simpleString()}, which is not compared remotely")
     if dialect is Dialect.SQLITE:
-        return _sqlite_operand(column, kind, declared)
+        return _sqlite_operand(column, kind, column_type)
     value = _postgresql_value if dialect is Dialect.POSTGRES else _mysql_value
-    return ColumnOperand(column, kind, value(column, kind, declared))
+    return ColumnOperand(column, kind, value(column, kind, column_type))
 
 
 def null_test_operand(column: RemoteColumn, dialect: Dialect) -> ColumnOperand:
@@ -134,45 +134,45 @@ def _mismatch(column: RemoteColumn) -> UnsupportedError:
     )
 
 
-def _check_kind(column: RemoteColumn, kind: LogicalType, declared: RemoteType, declared_kind: LogicalType) -> None:
+def _check_kind(column: RemoteColumn, kind: LogicalType, column_type: RemoteType, declared_kind: LogicalType) -> None:
     """Raise UnsupportedError unless the types are of one kind, and decimals of the same digits."""
     if declared_kind is not kind:
         raise _mismatch(column)
     if isinstance(column.spark_type, t.DecimalType):
         digits = (column.spark_type.precision, column.spark_type.scale)
         # Rounded values compare differently.
-        if (*declared.numbers, 0, 0)[:2] != digits:
+        if (*column_type.numbers, 0, 0)[:2] != digits:
             raise _mismatch(column)
 
 
-def _postgresql_value(column: RemoteColumn, kind: LogicalType, declared: RemoteType) -> exp.Expr:
-    if declared.rest:
+def _postgresql_value(column: RemoteColumn, kind: LogicalType, column_type: RemoteType) -> exp.Expr:
+    if column_type.rest:
         raise _mismatch(column)
-    by_name = _POSTGRESQL_KINDS.get(declared.base, LogicalType.OTHER)
-    _check_kind(column, kind, declared, LogicalType.STRING if column.is_enum else by_name)
+    by_name = _POSTGRESQL_KINDS.get(column_type.base, LogicalType.OTHER)
+    _check_kind(column, kind, column_type, LogicalType.STRING if column.is_enum else by_name)
     if kind is LogicalType.STRING:
-        return _postgresql_string(column, declared)
+        return _postgresql_string(column, column_type)
     if kind in TEMPORAL and column.special_dates_are_null:
         return case_when(call("ISFINITE", column.reference), column.reference)
     return column.reference
 
 
-def _postgresql_string(column: RemoteColumn, declared: RemoteType) -> exp.Expr:
+def _postgresql_string(column: RemoteColumn, column_type: RemoteType) -> exp.Expr:
     if column.charset is not None and column.charset.upper() == "SQL_ASCII":
         raise UnsupportedError(f"the database of {column.name} has no encoding (SQL_ASCII)")
     text = cast(column.reference, "TEXT", Dialect.POSTGRES)
-    if declared.base == "character":
-        return call("RPAD", text, number((*declared.numbers, 1)[0]))
-    return text if column.is_enum or declared.base in ("uuid", "citext") else column.reference
+    if column_type.base == "character":
+        return call("RPAD", text, number((*column_type.numbers, 1)[0]))
+    return text if column.is_enum or column_type.base in ("uuid", "citext") else column.reference
 
 
-def _mysql_value(column: RemoteColumn, kind: LogicalType, declared: RemoteType) -> exp.Expr:
-    is_unsigned_bigint = declared.base == "bigint" and "unsigned" in column.remote_type
+def _mysql_value(column: RemoteColumn, kind: LogicalType, column_type: RemoteType) -> exp.Expr:
+    is_unsigned_bigint = column_type.base == "bigint" and "unsigned" in column.remote_type
     if is_unsigned_bigint and column.spark_type == t.DecimalType(20, 0):
         return column.reference
-    is_boolean = kind is LogicalType.BOOLEAN and declared.base in ("tinyint", "bit") and declared.numbers == (1,)
-    by_name = _MYSQL_KINDS.get(declared.base, LogicalType.OTHER)
-    _check_kind(column, kind, declared, LogicalType.BOOLEAN if is_boolean else by_name)
+    is_boolean = kind is LogicalType.BOOLEAN and column_type.base in ("tinyint", "bit") and column_type.numbers == (1,)
+    by_name = _MYSQL_KINDS.get(column_type.base, LogicalType.OTHER)
+    _check_kind(column, kind, column_type, LogicalType.BOOLEAN if is_boolean else by_name)
     if kind is LogicalType.FLOAT and column.rendering is None:
         raise UnsupportedError(f"{column.name} is a float, which MySQL sends with six digits")
     if kind is LogicalType.BOOLEAN:
@@ -189,14 +189,14 @@ def null_if_zero_date(reference: exp.Expr) -> exp.Expr:
     return case_when(binary(exp.And, has_month, has_day), reference)
 
 
-def sqlite_affinity(declared: str) -> LogicalType | None:
+def sqlite_affinity(column_type: str) -> LogicalType | None:
     """Return the kind to which SQLite converts values if possible, or None for NUMERIC affinity."""
-    if not declared.strip():
+    if not column_type.strip():
         return LogicalType.BINARY
-    return next((kind for part, kind in _SQLITE_AFFINITIES if part in declared.lower()), None)
+    return next((kind for part, kind in _SQLITE_AFFINITIES if part in column_type.lower()), None)
 
 
-def _sqlite_operand(column: RemoteColumn, kind: LogicalType, declared: RemoteType) -> ColumnOperand:
+def _sqlite_operand(column: RemoteColumn, kind: LogicalType, column_type: RemoteType) -> ColumnOperand:
     """Return how a column of SQLite is compared, which may hold values of any type, whatever its declared type.
 
     Raises UnsupportedError for types whose values SQLite does not preserve.
@@ -214,7 +214,7 @@ def _sqlite_operand(column: RemoteColumn, kind: LogicalType, declared: RemoteTyp
         is_true = binary(exp.NEQ, cast(reference, "INTEGER", Dialect.SQLITE), number(0))
         return ColumnOperand(column, kind, is_true)
     if kind is LogicalType.DECIMAL:
-        return ColumnOperand(column, kind, reference, _is_not_decimal(column, declared.numbers))
+        return ColumnOperand(column, kind, reference, _is_not_decimal(column, column_type.numbers))
     if kind is LogicalType.DATE:
         return ColumnOperand(column, kind, reference, _is_not_date(reference))
     return ColumnOperand(column, kind, _sqlite_timestamp(reference), _is_not_timestamp(reference))
@@ -226,9 +226,9 @@ def _has_storage_class(column: RemoteColumn, kind: LogicalType) -> bool:
     return kind in SQLITE_STORAGE and sqlite_affinity(column.remote_type) is kind and is_full_width
 
 
-def _declares(declared: str, kind: LogicalType) -> bool:
+def _declares(column_type: str, kind: LogicalType) -> bool:
     """Return whether a declared type of SQLite stands for a kind that has no storage class."""
-    name = declared.lower()
+    name = column_type.lower()
     if kind is LogicalType.BOOLEAN:
         return "bool" in name
     if kind is LogicalType.DECIMAL:
@@ -247,9 +247,9 @@ def _is_not_decimal(column: RemoteColumn, numbers: tuple[int, ...]) -> exp.Expr:
         raise UnsupportedError(f"{column.name} has more digits than SQLite preserves, or no declared number of digits")
     number_classes = [exp.Literal.string(name) for name in ("integer", "real", "null")]
     not_a_number = negate(in_values(call("TYPEOF", column.reference), number_classes, Dialect.SQLITE))
-    rounded = binary(exp.NEQ, column.reference, call("ROUND", column.reference, number(scale)))
+    is_fraction = binary(exp.NEQ, column.reference, call("ROUND", column.reference, number(scale)))
     too_large = binary(exp.GTE, call("ABS", column.reference), number(10 ** (precision - scale)))
-    return any_of([not_a_number, rounded, too_large])
+    return any_of([not_a_number, is_fraction, too_large])
 
 
 def _is_not_date(reference: exp.Expr) -> exp.Expr:
@@ -262,8 +262,8 @@ def _sqlite_timestamp(reference: exp.Expr) -> exp.Expr:
     """Return the timestamp with six fractional digits, so that strings compare as timestamps do."""
     has_fraction = binary(exp.GT, call("LENGTH", reference), number(19))
     digits = case_when(has_fraction, exp.Literal.string("000000"), exp.Literal.string(".000000"))
-    padded = binary(exp.DPipe, reference, exp.Paren(this=digits))
-    return call("SUBSTR", padded, number(1), number(26))
+    fraction = binary(exp.DPipe, reference, exp.Paren(this=digits))
+    return call("SUBSTR", fraction, number(1), number(26))
 
 
 def _is_not_timestamp(reference: exp.Expr) -> exp.Expr:

@@ -275,14 +275,14 @@ class ExpressionWriter:
         """Return a CASE expression. NULL results take the type of the others."""
         tests = [self._condition(test) for test, _ in pairs]
         results = [result for _, result in pairs] + [default if default is not None else exp.Null()]
-        typed = [None if isinstance(result, exp.Null) else self.value(result) for result in results]
-        values = [value for value in typed if value is not None]
+        values_or_none = [None if isinstance(result, exp.Null) else self.value(result) for result in results]
+        values = [value for value in values_or_none if value is not None]
         if not values:
             raise UnsupportedError("every branch of the CASE is NULL")
 
         def write(trees: list[exp.Expr]) -> exp.Expr:
-            remaining = iter(trees)
-            outputs = [exp.Null() if value is None else next(remaining) for value in typed]
+            pending = iter(trees)
+            outputs = [exp.Null() if value is None else next(pending) for value in values_or_none]
             branches = [exp.If(this=test, true=output) for test, output in zip(tests, outputs, strict=False)]
             return exp.Case(ifs=branches, default=outputs[-1])
 

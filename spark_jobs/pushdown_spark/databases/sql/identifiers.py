@@ -14,10 +14,10 @@ def quote_mysql(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
-def with_suffix(quoted: str, suffix: str) -> str:
+def with_suffix(name: str, suffix: str) -> str:
     """Return a quoted identifier with a suffix, in the same quotes.
 
     >>> with_suffix('"shop"."t"', "_p")
     '"shop"."t_p"'
     """
-    return f"{quoted[:-1]}{suffix}{quoted[-1]}"
+    return f"{name[:-1]}{suffix}{name[-1]}"

@@ -115,8 +115,8 @@ class _QueryBuilder:
 
     def rows(self, columns: Sequence[str]) -> exp.Select:
         """Return the query of columns in the form that the transport expects."""
-        named = [_alias_as(self._render(self._column(name)), name) for name in columns]
-        return self._select(named or [exp.Literal.number(1)])
+        select_items = [_alias_as(self._render(self._column(name)), name) for name in columns]
+        return self._select(select_items or [exp.Literal.number(1)])
 
     def _select(self, expressions: Sequence[exp.Expr]) -> exp.Select:
         query = exp.Select(expressions=list(expressions)).from_(table_reference(self._table), copy=False)
@@ -207,12 +207,12 @@ def _sortable(operand: ColumnOperand, dialect: Dialect) -> exp.Expr:
 
 def _is_sorted_completely(operand: ColumnOperand) -> bool:
     """Return whether MySQL's ORDER BY compares all bytes of the column's values."""
-    declared = remote_type(operand.column)
+    column_type = remote_type(operand.column)
     width = _MAX_CHARACTER_BYTES if operand.kind is LogicalType.STRING else 1
     return (
-        declared.base in _SIZED_TYPES
-        and len(declared.numbers) == 1
-        and declared.numbers[0] * width <= _MYSQL_SORTED_BYTES
+        column_type.base in _SIZED_TYPES
+        and len(column_type.numbers) == 1
+        and column_type.numbers[0] * width <= _MYSQL_SORTED_BYTES
     )
 
 

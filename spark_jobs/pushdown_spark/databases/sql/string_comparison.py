@@ -222,10 +222,10 @@ class SqliteString(StringComparison):
         ordered = self.in_order
         if how is StringTest.PREFIX and (end := _prefix_end(text)) is not None:
             return all_of([binary(exp.GTE, ordered, self.text(text)), binary(exp.LT, ordered, self.text(end))])
-        encoded = text.encode()
-        start = number(-len(encoded) if how is StringTest.SUFFIX else 1)
-        substring = call("SUBSTR", self._content, start, number(len(encoded)))
-        return binary(exp.EQ, substring, bytes_literal(encoded, self.dialect))
+        data = text.encode()
+        start = number(-len(data) if how is StringTest.SUFFIX else 1)
+        substring = call("SUBSTR", self._content, start, number(len(data)))
+        return binary(exp.EQ, substring, bytes_literal(data, self.dialect))
 
     def like(self, parts: Sequence[str | Wildcard]) -> ColumnTest:
         """Return whether the string matches a LIKE pattern, with GLOB."""
@@ -297,9 +297,9 @@ def _mysql_string(value: exp.Expr, column: RemoteColumn | None, dialect: Dialect
         return MysqlString(value, value, value)
     charset = "utf8mb4" if column is None else (column.charset or "utf8mb4").lower()
     utf8mb4 = exp.DataType(this=exp.DataType.Type.CHARACTER_SET, kind=exp.Var(this="utf8mb4"))
-    converted = exp.Cast(this=value, to=utf8mb4)
-    utf8_bytes = cast(value if charset in _UNICODE_CHARSETS else converted, "BINARY", Dialect.MYSQL)
-    characters = collate(value if charset == "utf8mb4" else converted, "utf8mb4_bin")
+    utf8_value = exp.Cast(this=value, to=utf8mb4)
+    utf8_bytes = cast(value if charset in _UNICODE_CHARSETS else utf8_value, "BINARY", Dialect.MYSQL)
+    characters = collate(value if charset == "utf8mb4" else utf8_value, "utf8mb4_bin")
     if column is None:
         return MysqlString(characters, utf8_bytes, utf8_bytes, as_bytes=True)
     collation = column.collation or "its collation"

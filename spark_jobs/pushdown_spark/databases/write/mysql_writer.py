@@ -74,16 +74,16 @@ class MysqlWriter(WriteConnection):
     @classmethod
     def open(cls, address: DatabaseAddress) -> Self:
         """Open a connection and set its session up."""
-        with ExitStack() as opened:
+        with ExitStack() as stack:
             try:
                 connection = connect_to_mysql(address, local_infile=True)
-                opened.callback(_close, connection)
+                stack.callback(_close, connection)
                 # The driver would send any file that the server asks for. `_send` only sends rows.
                 connection._local_infile = False  # type: ignore[attr-defined]
                 writer = cls(address, connection, _start_session(connection))
             except (pymysql.Error, OSError, ValueError) as problem:
                 raise mysql_error(address, problem) from None
-            opened.pop_all()
+            stack.pop_all()
         return writer
 
     def locate(self, schema: str | None, table: str) -> tuple[str, str, str]:
@@ -227,13 +227,13 @@ def _load_statement(table: str, columns: Sequence[TargetColumn], batch: pa.Recor
         conversion = ""
         if pa.types.is_binary(values.type):
             conversion = f"UNHEX({variable})"
-        elif column.declared.startswith("bit"):
+        elif column.column_type.startswith("bit"):
             conversion = f"CAST({variable} AS UNSIGNED)"
         fields.append(variable if conversion else name)
         if conversion:
             assignments.append(f"{name} = {conversion}")
-    converted = f" SET {', '.join(assignments)}" if assignments else ""
-    return f"LOAD DATA LOCAL INFILE 'rows' INTO TABLE {table} {_CSV} ({', '.join(fields)}){converted}"
+    set_clause = f" SET {', '.join(assignments)}" if assignments else ""
+    return f"LOAD DATA LOCAL INFILE 'rows' INTO TABLE {table} {_CSV} ({', '.join(fields)}){set_clause}"
 
 
 def _unwritable(message: str) -> UnwritableValueError:
@@ -246,7 +246,7 @@ def _unwritable(message: str) -> UnwritableValueError:
 
 def _bits_as_integers(column: TargetColumn, values: pa.Array) -> pa.Array:
     """Return decimals for a column of bits as integers. The server would take a string of digits for the bits."""
-    is_decimal = pa.types.is_decimal(values.type) and column.declared.startswith("bit")
+    is_decimal = pa.types.is_decimal(values.type) and column.column_type.startswith("bit")
     return values.cast(pa.decimal128(20, 0)).cast(pa.uint64()) if is_decimal else values
 
 

@@ -62,8 +62,8 @@ class PostgresqlWriter(WriteConnection):
             raise BadSpecError(
                 f"output_table: {table!r} is longer than {POSTGRESQL_NAME_BYTES} bytes; use a shorter name"
             )
-        qualified = ".".join(quote_ansi(part) for part in (schema, table) if part is not None)
-        for found_schema, found_table in self.rows(_TABLE, qualified):
+        name = ".".join(quote_ansi(part) for part in (schema, table) if part is not None)
+        for found_schema, found_table in self.rows(_TABLE, name):
             return "postgres", str(found_schema), str(found_table)
         if schema is None:
             ((current,),) = self.rows("SELECT current_schema()")
@@ -74,8 +74,8 @@ class PostgresqlWriter(WriteConnection):
 
     def server_id(self) -> str:
         """Return the start of the server and the name of the database."""
-        ((started, database),) = self.rows("SELECT pg_postmaster_start_time(), current_database()")
-        return f"{started} {database}"
+        ((start_time, database),) = self.rows("SELECT pg_postmaster_start_time(), current_database()")
+        return f"{start_time} {database}"
 
     def end_writers(self, table: str) -> None:
         """Terminate the sessions with an open transaction that has added rows."""
@@ -121,8 +121,8 @@ class PostgresqlWriter(WriteConnection):
             return RemoteRefusedError(f"{self._address.display_name}: {' '.join(str(problem).split())}")
         if state is None or not state.startswith(_INVALID_VALUE):
             return postgresql_error(self._address, problem, state)
-        copied = _COPIED_VALUE.search(context)
-        where = copied[1] if copied else "a value"
+        match = _COPIED_VALUE.search(context)
+        where = match[1] if match else "a value"
         return UnwritableValueError(
             f"{where}: {problem.diag.message_primary}. Nothing was committed; convert the value in the query, or "
             "change the type of the column"

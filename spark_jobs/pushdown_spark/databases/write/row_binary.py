@@ -53,7 +53,7 @@ def binary_rows(columns: Sequence[TargetColumn], batch: pa.RecordBatch) -> list[
     rows = batch.num_rows
     parts = [_encode(np.full(rows, len(columns)), ">i2")]
     for column, values in zip(columns, batch.columns, strict=True):
-        field = _encode_field(column.declared, values)
+        field = _encode_field(column.column_type, values)
         if field is None:
             return None
         parts += field
@@ -62,12 +62,12 @@ def binary_rows(columns: Sequence[TargetColumn], batch: pa.RecordBatch) -> list[
     return [memoryview(_HEADER), memoryview(data)[:size], memoryview(_TRAILER)]
 
 
-def _encode_field(declared: str, values: pa.Array) -> list[Bytes | pa.Array] | None:
+def _encode_field(column_type: str, values: pa.Array) -> list[Bytes | pa.Array] | None:
     """Return the lengths and the bytes of a column in parts, or None if only CSV has the type or a value."""
-    if _BYTES.fullmatch(declared):
+    if _BYTES.fullmatch(column_type):
         lengths = pc.fill_null(pc.binary_length(values), _NULL).to_numpy(zero_copy_only=False)
         return [_encode(lengths, ">i4"), pc.fill_null(values.cast(pa.binary()), b"")]
-    content = _encode_numbers(declared, values)
+    content = _encode_numbers(column_type, values)
     if content is None:
         return None
     field = [_encode(np.full(len(values), content.shape[1]), ">i4"), content]
@@ -86,21 +86,21 @@ def _join_fixed(parts: Iterable[Bytes | pa.Array]) -> Iterator[pa.Array]:
             yield from group
 
 
-def _encode_numbers(declared: str, values: pa.Array) -> Bytes | None:
+def _encode_numbers(column_type: str, values: pa.Array) -> Bytes | None:
     """Return the bytes of each value, with the bytes of 0 for NULL, or None if only CSV has the type or a value."""
-    if declared in _INTEGERS and pa.types.is_integer(values.type):
-        kind = _INTEGERS[declared]
+    if column_type in _INTEGERS and pa.types.is_integer(values.type):
+        kind = _INTEGERS[column_type]
         return _encode(_fill_nulls(values.cast(kind)), f">i{kind.bit_width // 8}")
-    if declared in _FLOATS and not pa.types.is_decimal(values.type):
-        kind = _FLOATS[declared]
+    if column_type in _FLOATS and not pa.types.is_decimal(values.type):
+        kind = _FLOATS[column_type]
         return _encode(_fill_nulls(values.cast(kind, safe=False)), f">f{kind.bit_width // 8}")
-    if declared == "boolean":
+    if column_type == "boolean":
         return _encode(_fill_nulls(values.cast(pa.uint8())), ">u1")
-    if declared == "date":
+    if column_type == "date":
         return _encode(_fill_nulls(values.cast(pa.int32())) - _FIRST_DAY, ">i4")
-    if _TIMESTAMP.fullmatch(declared):
+    if _TIMESTAMP.fullmatch(column_type):
         return _encode(_fill_nulls(values.cast(pa.int64())) - _FIRST_MICROS, ">i8")
-    return _encode_numerics(values) if _NUMERIC.fullmatch(declared) else None
+    return _encode_numerics(values) if _NUMERIC.fullmatch(column_type) else None
 
 
 def _encode_numerics(values: pa.Array) -> Bytes | None:
@@ -110,22 +110,22 @@ def _encode_numerics(values: pa.Array) -> Bytes | None:
     """
     is_decimal = pa.types.is_decimal(values.type)
     scale = values.type.scale if is_decimal else 0
-    unscaled = _unscale(values) if is_decimal else _fill_nulls(values.cast(pa.int64())).astype(np.int64)
-    if unscaled is None:
+    integers = _unscale(values) if is_decimal else _fill_nulls(values.cast(pa.int64())).astype(np.int64)
+    if integers is None:
         return None
     after = -(-scale // _BASE_DIGITS)
     shift = after * _BASE_DIGITS - scale
-    largest = max(abs(int(unscaled.max(initial=0))), abs(int(unscaled.min(initial=0)))) * 10**shift
+    largest = max(abs(int(integers.max(initial=0))), abs(int(integers.min(initial=0)))) * 10**shift
     if largest >= 10**_MAX_DECIMAL_DIGITS:
         return None
-    rest = np.abs(unscaled) * 10**shift
+    rest = np.abs(integers) * 10**shift
     digits: list[npt.NDArray[np.int64]] = []
     while len(digits) <= after or largest >= _BASE ** len(digits):
         rest, digit = np.divmod(rest, _BASE)
         digits.insert(0, digit)
     parts = np.zeros((len(values), 4 + len(digits)), ">i2")
     parts[:, 0], parts[:, 1], parts[:, 3] = len(digits), len(digits) - after - 1, scale
-    parts[:, 2] = np.where(unscaled < 0, _NEGATIVE, 0)
+    parts[:, 2] = np.where(integers < 0, _NEGATIVE, 0)
     for position, digit in enumerate(digits):
         parts[:, 4 + position] = digit
     return parts.view(np.uint8)
@@ -150,8 +150,8 @@ def _fill_nulls(values: pa.Array) -> npt.NDArray[np.number]:
 
 def _encode(values: npt.NDArray[np.number], kind: str) -> Bytes:
     """Return numbers as bytes, a row for each."""
-    converted = np.ascontiguousarray(values.astype(kind))
-    return converted.view(np.uint8).reshape(len(values), converted.itemsize)
+    numbers = np.ascontiguousarray(values.astype(kind))
+    return numbers.view(np.uint8).reshape(len(values), numbers.itemsize)
 
 
 def _to_arrow(content: Bytes) -> pa.Array:

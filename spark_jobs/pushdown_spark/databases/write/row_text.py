@@ -77,8 +77,8 @@ class RowText:
         """Return PostgreSQL's literals of arrays: `{1,NULL}` and `{"a","b"}`."""
         offsets, elements = _compact(lists)
         literals = pc.fill_null(self._element(elements), "NULL")
-        joined = pc.binary_join(pa.ListArray.from_arrays(offsets, literals), ",")
-        text = pc.binary_join_element_wise("{", joined, "}", "")
+        lines = pc.binary_join(pa.ListArray.from_arrays(offsets, literals), ",")
+        text = pc.binary_join_element_wise("{", lines, "}", "")
         return pc.if_else(lists.is_valid(), text, pa.scalar(None, pa.string()))
 
     def _element(self, values: pa.Array) -> pa.Array:

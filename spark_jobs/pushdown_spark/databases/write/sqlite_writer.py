@@ -48,20 +48,20 @@ class SqliteWriter(WriteConnection):
         """Open a file."""
         path = database_path(address)
         connection = connect_to_sqlite(address.display_name, file_uri(path, "rw"), LOCK_SECONDS)
-        with ExitStack() as opened:
+        with ExitStack() as stack:
             writer = cls(address.display_name, path, connection)
-            opened.callback(writer.close)
+            stack.callback(writer.close)
             # Otherwise, a view of a missing table keeps a table from being renamed.
             writer.rows("PRAGMA legacy_alter_table = ON")
-            opened.pop_all()
+            stack.pop_all()
         return writer
 
     def locate(self, schema: str | None, table: str) -> tuple[str, str, str]:
         """Return the table of the only schema, with the spelling of its name in the file."""
         if schema not in (None, "main"):
             raise BadSpecError(f"output_table: {schema}.{table}: a SQLite file has only the schema main")
-        found = self.rows(_TABLE_NAME, table)
-        return "sqlite", "main", str(found[0][0]) if found else table
+        names = self.rows(_TABLE_NAME, table)
+        return "sqlite", "main", str(names[0][0]) if names else table
 
     def server_id(self) -> str:
         """Return the number of the file, which all links to it share."""
@@ -101,8 +101,8 @@ class SqliteWriter(WriteConnection):
     def parts(self, prefix: str) -> list[str]:
         """Return the names of parts from those of their files."""
         start = f"{self._path.name}-"
-        found = self._path.parent.glob(f"{escape(start + prefix)}*")
-        return sorted(path.name.removeprefix(start) for path in found)
+        names = self._path.parent.glob(f"{escape(start + prefix)}*")
+        return sorted(path.name.removeprefix(start) for path in names)
 
     def drop(self, table: str) -> None:
         """Delete a table or the file of a part."""

@@ -58,12 +58,12 @@ def target_columns(schema: t.StructType, table: RemoteTable, *, name_rule: NameR
     Raises BadSpecError if a column is missing on one side, or if its type does not take the values.
     """
     columns = {field.name: _column_of(field.name, table, name_rule) for field in schema.fields}
-    written = [column.name for column in columns.values() if column is not None]
+    names = [column.name for column in columns.values() if column is not None]
     extra = [name for name, column in columns.items() if column is None]
-    missing = [column.name for column in table.columns if column.name not in written]
-    if extra or missing or len(written) != len(schema.fields) or len(set(written)) != len(written):
-        known = {name_rule.key(name) for name in table.computed}
-        computed = [name for name in extra if name_rule.key(name) in known]
+    missing = [column.name for column in table.columns if column.name not in names]
+    if extra or missing or len(names) != len(schema.fields) or len(set(names)) != len(names):
+        computed_keys = {name_rule.key(name) for name in table.computed}
+        computed = [name for name in extra if name_rule.key(name) in computed_keys]
         unknown = [name for name in extra if name not in computed]
         parts = [f"the table has no column {', '.join(unknown)}"] if unknown else []
         parts += [f"the database computes the column {', '.join(computed)}"] if computed else []
@@ -85,35 +85,35 @@ def _target_column(field: t.StructField, column: RemoteColumn | None, dialect: D
     Raises BadSpecError if it does not take the type.
     """
     assert column is not None
-    declared, target = column.remote_type, _value_type(column)
-    if not _takes(field.dataType, target) or _ROUNDED.match(declared) or _is_geometry(field.dataType, declared):
+    column_type, target = column.remote_type, _value_type(column)
+    if not _takes(field.dataType, target) or _ROUNDED.match(column_type) or _is_geometry(field.dataType, column_type):
         raise BadSpecError(
-            f"output_table: column {column.name} is {declared} in the table, which does not take "
+            f"output_table: column {column.name} is {column_type} in the table, which does not take "
             f"{field.dataType.simpleString()}; cast it in the query, or change the type of the column"
         )
     element = target.elementType if isinstance(target, t.ArrayType) else target
-    length = _LENGTH.match(declared)
+    length = _LENGTH.match(column_type)
     is_mysql, is_sqlite = dialect.is_mysql, dialect is Dialect.SQLITE
     is_text = isinstance(element, t.StringType)
     return TargetColumn(
         name=column.name,
-        declared=declared,
+        column_type=column_type,
         database=WRITE_DIALECTS[dialect].product,
-        bounds=_bounds(element, declared, dialect),
-        digits=_digits(element, declared),
+        bounds=_bounds(element, column_type, dialect),
+        digits=_digits(element, column_type),
         max_length=int(length.group(1)) if length and not is_sqlite else None,
-        max_bytes=_max_bytes(declared, dialect),
-        step=_step(element, declared, dialect),
-        max_fraction=_max_fraction(declared, dialect) if is_text else None,
+        max_bytes=_max_bytes(column_type, dialect),
+        step=_step(element, column_type, dialect),
+        max_fraction=_max_fraction(column_type, dialect) if is_text else None,
         max_digits=_SQLITE_EXACT_DIGITS if is_sqlite else None,
         has_nul=dialect is not Dialect.POSTGRES,
         has_nan=dialect is Dialect.POSTGRES,
         has_infinity=not is_mysql,
-        is_padded=bool(_PADDED.match(declared)) and not is_sqlite,
+        is_padded=bool(_PADDED.match(column_type)) and not is_sqlite,
         is_single=isinstance(element, t.FloatType),
-        is_numeric_text=is_sqlite and is_text and _has_numeric_affinity(declared),
+        is_numeric_text=is_sqlite and is_text and _has_numeric_affinity(column_type),
         is_required=column.is_required,
-        labels=_labels(declared) if is_mysql else (),
+        labels=_labels(column_type) if is_mysql else (),
     )
 
 
@@ -139,66 +139,66 @@ def _takes(source: t.DataType, target: t.DataType) -> bool:
     return any(isinstance(source, left) and isinstance(target, right) for left, right in _COMPATIBLE_TYPES)
 
 
-def _is_geometry(source: t.DataType, declared: str) -> bool:
-    return isinstance(source, t.BinaryType) and not re.match(r"bytea|.*(?:blob|binary)", declared)
+def _is_geometry(source: t.DataType, column_type: str) -> bool:
+    return isinstance(source, t.BinaryType) and not re.match(r"bytea|.*(?:blob|binary)", column_type)
 
 
-def _bounds(target: t.DataType, declared: str, dialect: Dialect) -> tuple[int, int] | None:
+def _bounds(target: t.DataType, column_type: str, dialect: Dialect) -> tuple[int, int] | None:
     if isinstance(target, t.TimestampType) and dialect.is_mysql:
         return _MYSQL_TIMESTAMPS
-    if dialect.is_mysql and (bit := _BIT.fullmatch(declared)):
+    if dialect.is_mysql and (bit := _BIT.fullmatch(column_type)):
         return 0, 2 ** int(bit[1]) - 1
     if isinstance(target, t.FloatType | t.DoubleType):
         largest = 2**24 if isinstance(target, t.FloatType) else _MAX_EXACT_DOUBLE
         return -largest, largest
     if isinstance(target, t.DecimalType):
         limit = 10 ** (target.precision - target.scale) - 1
-        return (0 if "unsigned" in declared else -limit), limit
+        return (0 if "unsigned" in column_type else -limit), limit
     bits = _INTEGER_BITS.get(type(target))
-    if dialect.is_mysql and declared == "year":
+    if dialect.is_mysql and column_type == "year":
         return 1901, 2155
     if dialect.is_mysql:
-        bits = _MYSQL_BITS.get(re.split(r"[ (]", declared)[0], bits)
+        bits = _MYSQL_BITS.get(re.split(r"[ (]", column_type)[0], bits)
     if bits is None:
         return None
-    return (0, 2**bits - 1) if "unsigned" in declared else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+    return (0, 2**bits - 1) if "unsigned" in column_type else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
 
 
-def _digits(target: t.DataType, declared: str) -> tuple[int, int] | None:
+def _digits(target: t.DataType, column_type: str) -> tuple[int, int] | None:
     """Return precision and scale. PostgreSQL's numeric without them has no limit."""
-    if not isinstance(target, t.DecimalType) or declared.removesuffix("[]") == "numeric":
+    if not isinstance(target, t.DecimalType) or column_type.removesuffix("[]") == "numeric":
         return None
     return target.precision, target.scale
 
 
-def _step(target: t.DataType, declared: str, dialect: Dialect) -> int:
+def _step(target: t.DataType, column_type: str, dialect: Dialect) -> int:
     if dialect is Dialect.SQLITE or not isinstance(target, t.TimestampType | t.TimestampNTZType):
         return 1
-    fraction = _FRACTION.match(declared)
+    fraction = _FRACTION.match(column_type)
     digits = int(fraction.group(1)) if fraction else (0 if dialect.is_mysql else 6)
     return int(10 ** (6 - digits))
 
 
-def _max_bytes(declared: str, dialect: Dialect) -> int | None:
+def _max_bytes(column_type: str, dialect: Dialect) -> int | None:
     if dialect is Dialect.POSTGRES:
-        return POSTGRESQL_NAME_BYTES if declared == "name" else None
-    text = _TEXT_TYPE.match(declared)
+        return POSTGRESQL_NAME_BYTES if column_type == "name" else None
+    text = _TEXT_TYPE.match(column_type)
     return _TEXT_BYTES[text.group(1)] if text and dialect.is_mysql else None
 
 
-def _max_fraction(declared: str, dialect: Dialect) -> int | None:
+def _max_fraction(column_type: str, dialect: Dialect) -> int | None:
     """Return the fractional digits of a time of day, which databases would round."""
-    time = _TIME.match(declared)
+    time = _TIME.match(column_type)
     if time is None or dialect is Dialect.SQLITE:
         return None
     return int(time[1]) if time[1] else (0 if dialect.is_mysql else 6)
 
 
-def _labels(declared: str) -> tuple[str, ...]:
+def _labels(column_type: str) -> tuple[str, ...]:
     """Return the values of an enum or a set of MySQL, which takes other strings for their numbers or changes them."""
-    is_listed = declared.startswith(("enum(", "set("))
-    return tuple(label.replace("''", "'") for label in _LABEL.findall(declared)) if is_listed else ()
+    is_listed = column_type.startswith(("enum(", "set("))
+    return tuple(label.replace("''", "'") for label in _LABEL.findall(column_type)) if is_listed else ()
 
 
-def _has_numeric_affinity(declared: str) -> bool:
-    return bool(declared.strip()) and sqlite_affinity(declared) not in (LogicalType.STRING, LogicalType.BINARY)
+def _has_numeric_affinity(column_type: str) -> bool:
+    return bool(column_type.strip()) and sqlite_affinity(column_type) not in (LogicalType.STRING, LogicalType.BINARY)

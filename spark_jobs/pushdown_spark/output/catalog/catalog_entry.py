@@ -239,8 +239,8 @@ def property_text(values: Mapping[str, str]) -> str:
 
 
 def _literal(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{escaped}'"
+    content = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{content}'"
 
 
 def _copy_with(instance: JavaObject, **values: JsonValue | JavaObject) -> JavaObject:

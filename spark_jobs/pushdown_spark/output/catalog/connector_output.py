@@ -88,12 +88,12 @@ class ConnectorOutput(Output):
             )
         self._types = _types_by_name(schema)
         check_columns_exist(frame, self._output.checks)
-        known = [name.lower() for name in frame.columns]
+        columns = [name.lower() for name in frame.columns]
         for parameter, names in {
             "merge_keys": self._output.merge_keys,
             "partition_by": self._output.partition_by,
         }.items():
-            if unknown := [name for name in names if name.lower() not in known]:
+            if unknown := [name for name in names if name.lower() not in columns]:
                 raise UnknownColumnError(
                     f"{parameter}: the rows have no column {unknown[0]!r}; they have {', '.join(frame.columns)}"
                 )
@@ -112,7 +112,7 @@ class ConnectorOutput(Output):
         self.checks = evaluate_checks(checks, observer, self._staged_rows)
         raise_failures(self.checks)
         if self._output.replace_where is not None:
-            self._check_replaced(self._output.replace_where)
+            self._check_rows_match(self._output.replace_where)
 
     def commit(self) -> None:
         """Add one version to the table, unless an earlier attempt of the run has done so."""
@@ -135,7 +135,7 @@ class ConnectorOutput(Output):
             raise error from problem
         self._report(commit)
 
-    def _is_written_by_others(self, existed: bool) -> bool:
+    def _is_written_by_others(self, had_table: bool) -> bool:
         """Return whether a later attempt has committed, or mode `ignore` keeps the table of another program.
 
         Raises a typed error if another program has created the table in the meantime.
@@ -144,7 +144,7 @@ class ConnectorOutput(Output):
             return False
         if self._is_committed():
             return True
-        if existed:
+        if had_table:
             return False
         if may_write_table(self._output.mode, self.name, exists=True):
             raise self._change_error()
@@ -213,7 +213,7 @@ class ConnectorOutput(Output):
             code=ErrorCode.SPARK,
         )
 
-    def _check_replaced(self, where: str) -> None:
+    def _check_rows_match(self, where: str) -> None:
         is_replaced = f.coalesce(f.expr(where), f.lit(False))
         _analyze(self._staged_rows, where)
         if others := self._staged_rows.where(~is_replaced).count():
@@ -227,8 +227,8 @@ class ConnectorOutput(Output):
         if exists:
             return self._table.change(self._change, reads_table=self._output.mode is OutputMode.MERGE)
         self._create()
-        created = self._table.find_commit()
-        return None if created is None else replace(created, is_own=True)
+        commit = self._table.find_commit()
+        return None if commit is None else replace(commit, is_own=True)
 
     def _change(self, table: str) -> None:
         where = self._output.replace_where

@@ -178,8 +178,8 @@ class IcebergTable(ConnectorTable):
                     return commit
                 write(f"{self.sql}.{quote_name(f'{_BRANCH}{branch}')}")
                 if self._is_picked(table, branch, start, reads_table):
-                    picked = self.find_commit()
-                    return None if picked is None else replace(picked, is_own=True)
+                    own_commit = self.find_commit()
+                    return None if own_commit is None else replace(own_commit, is_own=True)
             finally:
                 self._remove_branch(table, branch)
         raise OutputConflictError(

@@ -162,8 +162,8 @@ class FileTableTarget(FileTarget):
         where = self._output.replace_where
         if where is None or self._schema is None:
             return
-        selected = self._select_partitions(partitions)
-        if others := [name for name in partitions if name not in selected]:
+        matches = self._select_partitions(partitions)
+        if others := [name for name in partitions if name not in matches]:
             raise CheckFailedError(
                 f"replace_where: the rows have partition {others[0]}, for which {where!r} is not true. Nothing was "
                 "committed and the output is unchanged"
@@ -225,30 +225,30 @@ class FileTableTarget(FileTarget):
         """Return None, because the catalog has the partition columns."""
         return None
 
-    def catalog_change(self, partitions: Sequence[str], emptied: Sequence[str], rows: int | None) -> CatalogChange:
+    def catalog_change(self, partitions: Sequence[str], removals: Sequence[str], rows: int | None) -> CatalogChange:
         """Return the change of the catalog. Raises BadSpecError if the files are not the rows of a partition."""
         table = self._entry.definition()
         if (table is None) != (self._table is None):
             raise _change_error(self._entry)
         if table is not None and self._table is not None and not table.has_same_rows_as(self._table):
             raise _change_error(self._entry)
-        written = [name for name in partitions if name]
+        names = [name for name in partitions if name]
         change = CatalogChange(database=self._entry.database, table=self._entry.table, attempt=self._paths.attempt)
         if table is None:
-            added = written if self._tracks_partitions else ()
-            return change.model_copy(update={"statement": self._statement(rows), "added": tuple(added)})
+            additions = names if self._tracks_partitions else ()
+            return change.model_copy(update={"statement": self._statement(rows), "added": tuple(additions)})
         if not table.partition_by or not table.tracks_partitions:
             return change
-        known = self._entry.partitions()
-        missing = [name for name in written if name not in known]
-        self._check_places(table, [name for name in written if name in known])
+        entries = self._entry.partitions()
+        missing = [name for name in names if name not in entries]
+        self._check_places(table, [name for name in names if name in entries])
         self._check_unknown_files(missing)
-        dropped: Sequence[str] = ()
+        entries_to_drop: Sequence[str] = ()
         if self.spec.mode is OutputMode.OVERWRITE:
-            dropped = sorted(known.difference(written))
+            entries_to_drop = sorted(entries.difference(names))
         elif self.spec.mode is OutputMode.OVERWRITE_PARTITIONS:
-            dropped = emptied
-        return change.model_copy(update={"added": tuple(missing), "dropped": tuple(dropped)})
+            entries_to_drop = removals
+        return change.model_copy(update={"added": tuple(missing), "dropped": tuple(entries_to_drop)})
 
     def _check_places(self, table: TableDefinition, partitions: Sequence[str] | None) -> None:
         """Raise BadSpecError if the files of a partition to change are outside the directory of the table."""
@@ -272,20 +272,20 @@ class FileTableTarget(FileTarget):
                     "partition"
                 )
 
-    def emptied_partitions(self, partitions: Sequence[str]) -> Sequence[str]:
+    def partitions_to_remove(self, partitions: Sequence[str]) -> Sequence[str]:
         """Return the other partitions with the same values, and those for which `replace_where` is true."""
         table = self._table
         if table is None or self.spec.mode is not OutputMode.OVERWRITE_PARTITIONS:
             return ()
-        known = self._entry.partitions() if table.tracks_partitions else self._directories(table)
-        names = PartitionNames(self._spark, table.schema, is_declared=True).of({*known, *partitions})
-        wanted = {names[partition] for partition in partitions}
-        others = sorted(known.difference(partitions))
-        emptied = [partition for partition in others if names[partition] in wanted]
+        partitions_of_table = self._entry.partitions() if table.tracks_partitions else self._directories(table)
+        names = PartitionNames(self._spark, table.schema, is_declared=True).of({*partitions_of_table, *partitions})
+        replacements = {names[partition] for partition in partitions}
+        others = sorted(partitions_of_table.difference(partitions))
+        removals = [partition for partition in others if names[partition] in replacements]
         if self._output.replace_where is not None:
-            emptied = sorted({*emptied, *self._select_partitions(others)})
-        self._check_places(table, emptied)
-        return emptied
+            removals = sorted({*removals, *self._select_partitions(others)})
+        self._check_places(table, removals)
+        return removals
 
     def _directories(self, table: TableDefinition) -> set[str]:
         """Return the partitions of a table whose catalog entry has none, by its directories."""
@@ -313,10 +313,10 @@ class FileTableTarget(FileTarget):
             for number, field in enumerate(fields)
         ]
         try:
-            typed = frame.select(f.col(quote_name(_DIRECTORY)), *values)
-            is_selected = typed.select(*(quote_name(field.name) for field in fields)).where(where)
+            rows_by_type = frame.select(f.col(quote_name(_DIRECTORY)), *values)
+            is_selected = rows_by_type.select(*(quote_name(field.name) for field in fields)).where(where)
             is_selected.schema  # noqa: B018 - analyzes the predicate with the partition columns alone
-            return [row[0] for row in typed.where(where).select(f.col(quote_name(_DIRECTORY))).collect()]
+            return [row[0] for row in rows_by_type.where(where).select(f.col(quote_name(_DIRECTORY))).collect()]
         except (AnalysisException, ParseException) as problem:
             error = typed_error(problem, about="replace_where")
             raise BadPredicateError(

@@ -94,10 +94,10 @@ class DatabaseOutput(Output):
         rows = frame.select(*columns)
         if self._attempt.target.dialect is Dialect.SQLITE:
             rows = rows.coalesce(_MAX_FILES)
-        loaded = rows.mapInArrow(writer, LOADED).collect()
-        accepted = {row["partition"]: row["suffix"] for row in loaded}
-        self._partitions = len(accepted)
-        self._attempt.check_accepted(accepted)
+        results = rows.mapInArrow(writer, LOADED).collect()
+        suffixes = {row["partition"]: row["suffix"] for row in results}
+        self._partitions = len(suffixes)
+        self._attempt.check_accepted(suffixes)
         self._attempt.copy_parts()
 
     def check(self) -> None:
@@ -106,8 +106,8 @@ class DatabaseOutput(Output):
         if self._observer is not None and staging is not None:
             session = PushdownSession(self._spark)
             session.add(_STAGED, RemoteSourceSpec(table=staging.source_name), self._connection)
-            staged = session.scan(_STAGED).df
-            self.checks = evaluate_checks(self._output.checks, self._observer, staged)
+            rows = session.scan(_STAGED).df
+            self.checks = evaluate_checks(self._output.checks, self._observer, rows)
             raise_failures(self.checks)
         self._attempt.check(self._condition)
 
@@ -134,14 +134,14 @@ class DatabaseOutput(Output):
             is_trusted=has_plain_meaning(self._spark, where),
             fold=cached_fold(self._spark),
         )
-        pushed = push_predicate(predicate.conjuncts, table, rules)
-        if not predicate.conjuncts or predicate.needs_every_row or not pushed.is_exact or pushed.where is None:
-            reasons = "; ".join(part.reason for part in pushed.conjuncts if part.reason) or "Spark alone can read it"
+        pushdown = push_predicate(predicate.conjuncts, table, rules)
+        if not predicate.conjuncts or predicate.needs_every_row or not pushdown.is_exact or pushdown.where is None:
+            reasons = "; ".join(part.reason for part in pushdown.conjuncts if part.reason) or "Spark alone can read it"
             raise BadPredicateError(
                 f"replace_where: {table.dialect} cannot select exactly the rows of {where!r}: {reasons}. Use "
                 "comparisons of columns with constants"
             )
-        return to_sql(pushed.where, table.dialect)
+        return to_sql(pushdown.where, table.dialect)
 
 
 def open_database_output(

@@ -107,9 +107,9 @@ class RunLedger:
         self, connection: WriteConnection, state: RunState, summary: str | None = None, row_count: int | None = None
     ) -> None:
         """Set the state of the run, and the summary to report, unless another attempt has claimed the run."""
-        committed = self._now if state is RunState.COMMITTED else "NULL"
+        commit_time = self._now if state is RunState.COMMITTED else "NULL"
         connection.change(
-            f"UPDATE {self._table} SET state = %s, summary = %s, row_count = %s, committed_at = {committed} "  # noqa: S608
+            f"UPDATE {self._table} SET state = %s, summary = %s, row_count = %s, committed_at = {commit_time} "  # noqa: S608
             "WHERE run = %s AND attempt = %s",
             *(state.value, summary, row_count, self.run, self.attempt),
         )

@@ -159,12 +159,14 @@ class StagingTables:
         tables.
         """
         statement = f"SELECT count(*), coalesce(sum(row_count), 0) FROM {self.partitions}"  # noqa: S608
-        ((recorded, loaded),) = connection.rows(statement)
+        ((partition_count, row_count),) = connection.rows(statement)
         count = sum(count_rows(connection, f"SELECT count(*) FROM {table}") for table in self.row_tables(connection))  # noqa: S608
-        if count != int(str(loaded)):
-            raise RemoteFailedError(f"{self.rows} has {count} rows, but the tasks loaded {loaded}; run the task again")
-        if int(str(recorded)) != partitions:
-            raise RemoteFailedError(f"{recorded} of {partitions} partitions were loaded; run the task again")
+        if count != int(str(row_count)):
+            raise RemoteFailedError(
+                f"{self.rows} has {count} rows, but the tasks loaded {row_count}; run the task again"
+            )
+        if int(str(partition_count)) != partitions:
+            raise RemoteFailedError(f"{partition_count} of {partitions} partitions were loaded; run the task again")
         return count
 
     def _create(self, connection: WriteConnection, columns: Sequence[str]) -> None:

@@ -146,14 +146,14 @@ class TableAttempt:
         has_parts = self.target.has_parts
         return PartitionWriter(self._address, staging.rows, staging.record, columns, has_parts, self._connect)
 
-    def check_accepted(self, accepted: Mapping[int, str]) -> None:
+    def check_accepted(self, suffixes: Mapping[int, str]) -> None:
         """Raise RemoteFailedError unless the rows that count are those of the task attempts that Spark has accepted.
 
-        `accepted` has the ends of their names by partition.
+        `suffixes` has the ends of their names by partition.
         """
         with closing(self._connect(self._address)) as connection:
-            recorded = self._require_staged().change.staging.suffixes(connection)
-        if lost := [partition for partition, suffix in accepted.items() if recorded.get(partition) != suffix]:
+            suffixes_in_table = self._require_staged().change.staging.suffixes(connection)
+        if lost := [partition for partition, suffix in suffixes.items() if suffixes_in_table.get(partition) != suffix]:
             raise RemoteFailedError(
                 f"an executor was lost after it had loaded partition {lost[0]}, whose rows may differ from those of "
                 "the next attempt; run the task again"
@@ -238,8 +238,8 @@ class TableAttempt:
         """Return whether an earlier attempt has committed, so that this one has nothing to write."""
         if record is None or record.state is not RunState.COMMITTED or record.summary is None:
             return False
-        is_repeated = record.generation != self._generation
-        if is_repeated and self._output.mode.is_repeatable:
+        is_new_generation = record.generation != self._generation
+        if is_new_generation and self._output.mode.is_repeatable:
             return False
         summary = OutputSummary.model_validate_json(record.summary)
         self.committed = record.row_count, summary.model_copy(update={"is_from_earlier_try": True})

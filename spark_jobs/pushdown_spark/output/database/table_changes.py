@@ -63,8 +63,8 @@ class TableChange:
             _check_none(connection, [with_null], f"merge_keys: {{count}} rows to write have NULL in {names}")
             keys = ", ".join(map(self._group_key, self.key_columns))
             groups = f"SELECT 1 FROM {rows} GROUP BY {keys} HAVING count(*) > 1"  # noqa: S608
-            repeated = f"SELECT count(*) FROM ({groups}) AS repeated"  # noqa: S608
-            _check_none(connection, [repeated], f"merge_keys: {{count}} values of {names} are repeated in the rows")
+            duplicates = f"SELECT count(*) FROM ({groups}) AS repeated"  # noqa: S608
+            _check_none(connection, [duplicates], f"merge_keys: {{count}} values of {names} are repeated in the rows")
 
     def apply(self, connection: WriteConnection, row_count: int) -> None:
         """Move the rows, within a transaction. Raises RemoteFailedError if the table would not get all of them."""
@@ -80,16 +80,16 @@ class TableChange:
             connection.change(f"DELETE FROM {target}{where}")  # noqa: S608
             # Triggers of MySQL cannot skip a row, and its snapshot still has rows that others have deleted since.
             if not self.staging.target.dialect.is_mysql:
-                kept = f"SELECT count(*) FROM (SELECT 1 FROM {target}{where} LIMIT 1) AS kept"  # noqa: S608
-                self._check_change(not count_rows(connection, kept), "kept rows that were to be replaced")
-        added = sum(
+                remainder = f"SELECT count(*) FROM (SELECT 1 FROM {target}{where} LIMIT 1) AS kept"  # noqa: S608
+                self._check_change(not count_rows(connection, remainder), "kept rows that were to be replaced")
+        insert_count = sum(
             connection.change(f"{insert} INTO {target}{self.staging.copied_columns(table, self.columns)}")
             for table in self.staging.row_tables(connection)
         )
-        self._check_all(added, row_count)
+        self._check_all(insert_count, row_count)
 
-    def _check_all(self, added: int, row_count: int) -> None:
-        self._check_change(added == row_count, f"got {added} of {row_count} rows")
+    def _check_all(self, insert_count: int, row_count: int) -> None:
+        self._check_change(insert_count == row_count, f"got {insert_count} of {row_count} rows")
 
     def _check_change(self, is_changed: bool, problem: str) -> None:
         if not is_changed:
@@ -112,20 +112,20 @@ class TableChange:
             connection.change(f"UPDATE {target} AS target JOIN {rows} AS staged ON {same_key} SET {changes}")  # noqa: S608
         else:
             changes = ", ".join(f"{name} = staged.{name}" for name in columns)
-            matching = f"SELECT count(*) FROM {target} AS target JOIN {rows} AS staged ON {same_key}"  # noqa: S608
-            found = count_rows(connection, matching)
-            changed = connection.change(
+            matches = f"SELECT count(*) FROM {target} AS target JOIN {rows} AS staged ON {same_key}"  # noqa: S608
+            match_count = count_rows(connection, matches)
+            change_count = connection.change(
                 f"{dialect.update} {target} AS target SET {changes} FROM {rows} AS staged WHERE {same_key}"
             )
-            self._check_change(changed == found, f"changed {changed} of {found} rows")
+            self._check_change(change_count == match_count, f"changed {change_count} of {match_count} rows")
         names = ", ".join(columns)
         existing = f"SELECT 1 FROM {target} AS target WHERE {same_key}"  # noqa: S608
         connection.change(
             f"{dialect.insert} INTO {target} ({names}) "  # noqa: S608
             f"SELECT {names} FROM {rows} AS staged WHERE NOT EXISTS ({existing})"
         )
-        stored = f"SELECT count(*) FROM {rows} AS staged WHERE EXISTS ({existing})"  # noqa: S608
-        self._check_all(count_rows(connection, stored), row_count)
+        copies = f"SELECT count(*) FROM {rows} AS staged WHERE EXISTS ({existing})"  # noqa: S608
+        self._check_all(count_rows(connection, copies), row_count)
 
     def _check_key_forms(self, connection: WriteConnection) -> None:
         """Raise RemoteRefusedError if a key of the table has another form than the same key in the rows.

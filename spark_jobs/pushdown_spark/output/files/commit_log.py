@@ -103,14 +103,14 @@ class CommitLog:
         A commit that the block cannot undo keeps its lock, so that the next process undoes the commit.
         """
         self._number = self._acquire_lock(check_claim)
-        ended = threading.Event()
-        heartbeat = threading.Thread(target=self._send_heartbeats, args=(self._number, ended), daemon=True)
+        stop = threading.Event()
+        heartbeat = threading.Thread(target=self._send_heartbeats, args=(self._number, stop), daemon=True)
         heartbeat.start()
         try:
             self._repair()
             yield
         finally:
-            ended.set()
+            stop.set()
             heartbeat.join()
             self._release_lock()
 
@@ -221,7 +221,7 @@ class CommitLog:
 
     def _acquire_lock(self, check_claim: Callable[[], None] | None) -> int:
         """Wait for the lock, and return its number. The lock of a dead process is followed by the next number."""
-        observed: object = None
+        last_state: object = None
         since = time.monotonic()
         pause = _MIN_PAUSE_SECONDS
         while True:
@@ -233,8 +233,8 @@ class CommitLog:
                     return 1
                 continue
             state = (locks, [self.files.read_text(self._path("heartbeat", number)) for number in locks])
-            if state != observed:
-                observed, since = state, time.monotonic()
+            if state != last_state:
+                last_state, since = state, time.monotonic()
             is_dead = time.monotonic() - since >= self._patience
             if is_dead or (check_claim is None and all(map(self._is_earlier_attempt, locks.values()))):
                 number = self._take_over(locks)
@@ -302,9 +302,9 @@ class CommitLog:
         if is_old:
             self.files.delete(self._path("lock", number))
 
-    def _send_heartbeats(self, number: int, ended: threading.Event) -> None:
+    def _send_heartbeats(self, number: int, stop: threading.Event) -> None:
         beat = 0
-        while not ended.wait(self._patience / _BEATS):
+        while not stop.wait(self._patience / _BEATS):
             beat += 1
             # The next heartbeat makes up for a failed one.
             with contextlib.suppress(Exception):

@@ -72,12 +72,12 @@ class FileTarget(ABC):
         Without partitions, the call comes before the rows are computed.
         """
 
-    def emptied_partitions(self, _partitions: Sequence[str]) -> Sequence[str]:
+    def partitions_to_remove(self, _partitions: Sequence[str]) -> Sequence[str]:
         """Return the partitions that a commit replaces although it has no rows for them."""
         return ()
 
     def catalog_change(
-        self, _partitions: Sequence[str], _emptied: Sequence[str], _rows: int | None
+        self, _partitions: Sequence[str], _removals: Sequence[str], _rows: int | None
     ) -> CatalogChange | None:
         """Return the change of the catalog after the moves of a commit, or None if the target is not a table.
 
@@ -133,34 +133,36 @@ class DirectoryTarget(FileTarget):
         """Raise BadSpecError or UnwritableValueError for directories that Spark would not read."""
         check_visible_partitions(self.spec.partition_by, partitions)
 
-    def emptied_partitions(self, partitions: Sequence[str]) -> Sequence[str]:
+    def partitions_to_remove(self, partitions: Sequence[str]) -> Sequence[str]:
         """Return the directories with the values of a partition under another name, such as `month=01` for `month=1`.
 
         Other programs choose other names, and Spark would read their rows as rows of the same partition.
         """
         if self.spec.mode is not OutputMode.OVERWRITE_PARTITIONS or self._names is None:
             return ()
-        wanted = set(self._names.of(partitions).values())
-        found: dict[str, tuple[str, ...]] = {"": ()}
+        own_values = set(self._names.of(partitions).values())
+        directories: dict[str, tuple[str, ...]] = {"": ()}
         for depth in range(1, len(self.spec.partition_by) + 1):
-            prefixes = {values[:depth] for values in wanted}
-            below = {directory: self._files.names(f"{self._location}/{directory}".rstrip("/")) for directory in found}
+            prefixes = {values[:depth] for values in own_values}
+            below = {
+                directory: self._files.names(f"{self._location}/{directory}".rstrip("/")) for directory in directories
+            }
             own = self._names.of({name for names in below.values() for name in names})
-            found = {
+            directories = {
                 f"{directory}/{name}".lstrip("/"): values
                 for directory, names in below.items()
                 for name in names
-                if (values := (*found[directory], *own[name])) in prefixes
+                if (values := (*directories[directory], *own[name])) in prefixes
             }
-        return sorted(found.keys() - set(partitions))
+        return sorted(directories.keys() - set(partitions))
 
 
 def with_effective_mode(spark: SparkSession, spec: OutputSpec) -> OutputSpec:
     """Return a spec with its effective mode: Spark's dynamic overwrite, by option or setting, replaces partitions."""
     setting = spark.conf.get(_OVERWRITE_SETTING, None) or "static"
-    given = {key.lower(): value for key, value in spec.options.items()}.get(OVERWRITE_OPTION, setting).lower()
-    if given not in ("static", "dynamic"):
-        raise BadSpecError(f"output_options: partitionOverwriteMode must be 'static' or 'dynamic', not {given!r}")
-    if spec.mode is OutputMode.OVERWRITE and spec.partition_by and given == "dynamic":
+    overwrite = {key.lower(): value for key, value in spec.options.items()}.get(OVERWRITE_OPTION, setting).lower()
+    if overwrite not in ("static", "dynamic"):
+        raise BadSpecError(f"output_options: partitionOverwriteMode must be 'static' or 'dynamic', not {overwrite!r}")
+    if spec.mode is OutputMode.OVERWRITE and spec.partition_by and overwrite == "dynamic":
         return spec.model_copy(update={"mode": OutputMode.OVERWRITE_PARTITIONS})
     return spec

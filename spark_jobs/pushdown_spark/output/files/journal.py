@@ -109,17 +109,17 @@ class JournalReplay:
         """Undo all moves that were made or started, in reverse order."""
         moves = self.journal.moves
         if self.files.moves_directories:
-            started = list(takewhile(self._is_made, moves))
+            moves_to_undo = list(takewhile(self._is_made, moves))
             # The commit is no longer complete. On a full disk, files can be deleted and renamed, but not written.
             self.files.delete(self.progress)
         else:
             current = self.files.read_text(self.progress)
-            started = [] if current is None else list(moves[: int(current) + 1])
-        for number in reversed(range(len(started))):
+            moves_to_undo = [] if current is None else list(moves[: int(current) + 1])
+        for number in reversed(range(len(moves_to_undo))):
             if not self.files.moves_directories:
                 # Before the move is undone, because the commit is no longer complete.
                 self._record(number)
-            source, target = self._ends(started[number])
+            source, target = self._ends(moves_to_undo[number])
             _restore(self.files, target, source)
 
     def _record(self, number: int) -> None:
@@ -146,17 +146,17 @@ def hold_signals() -> Iterator[None]:
         # Handlers run in the main thread only.
         yield
         return
-    received: list[int] = []
+    signals: list[int] = []
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     for signal_number in handlers:
-        signal.signal(signal_number, lambda number, _frame: received.append(number))
+        signal.signal(signal_number, lambda number, _frame: signals.append(number))
     try:
         yield
     finally:
         # SIGINT last, because its handler may raise between two steps of this block.
         for signal_number, handler in reversed(handlers.items()):
             signal.signal(signal_number, handler)
-        for number in received:
+        for number in signals:
             signal.raise_signal(number)
 
 
@@ -183,14 +183,14 @@ def has_files(files: Files, directory: str) -> bool:
 
 def _fence_directory(files: Files, directory: str, number: int) -> str:
     parent, _, name = directory.rpartition("/")
-    renamed = f"{directory}{_UNDO}{number}"
+    new_path = f"{directory}{_UNDO}{number}"
     for entry in files.names(parent):
         if entry == name or entry.startswith(name + _UNDO):
             # A repair with this number that failed has released its lock.
-            if f"{parent}/{entry}" != renamed:
-                files.rename(f"{parent}/{entry}", renamed)
+            if f"{parent}/{entry}" != new_path:
+                files.rename(f"{parent}/{entry}", new_path)
             break
-    return renamed
+    return new_path
 
 
 def _restore(files: Files, source: str, target: str) -> None:

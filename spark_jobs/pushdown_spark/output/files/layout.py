@@ -91,13 +91,13 @@ class OutputPaths:
         """The directory of locks and journals."""
         return f"{self.hidden_directory}/commits"
 
-    def below_rows(self, staged: str) -> str:
+    def below_rows(self, path: str) -> str:
         """Return the path of a staged file below the directory of the rows, with a slash at its start."""
-        return staged.removeprefix(self.rows)
+        return path.removeprefix(self.rows)
 
-    def partition_of(self, staged: str) -> str:
+    def partition_of(self, path: str) -> str:
         """Return the directory of a staged file, relative to the directory of the rows; empty without partitions."""
-        return self.below_rows(staged).rpartition("/")[0].strip("/")
+        return self.below_rows(path).rpartition("/")[0].strip("/")
 
 
 def hidden_directory(parent: str, name: str) -> str:

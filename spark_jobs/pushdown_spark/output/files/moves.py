@@ -26,9 +26,9 @@ def staged_files(files: Files, paths: OutputPaths) -> list[FileEntry]:
     return [entry for entry in files.files(paths.rows) if is_data(paths.below_rows(entry.path))]
 
 
-def partitions_of(staged: Iterable[FileEntry], paths: OutputPaths) -> list[str]:
+def partitions_of(entries: Iterable[FileEntry], paths: OutputPaths) -> list[str]:
     """Return the sorted partitions of staged files; the only one of an output without partitions is empty."""
-    return sorted({paths.partition_of(entry.path) for entry in staged})
+    return sorted({paths.partition_of(entry.path) for entry in entries})
 
 
 @dataclass(frozen=True)
@@ -38,9 +38,9 @@ class MovePlanner:
     files: Files
     paths: OutputPaths
 
-    def rename_staged(self, staged: Iterable[FileEntry]) -> None:
+    def rename_staged(self, files: Iterable[FileEntry]) -> None:
         """Give the staged files the names of an append."""
-        for entry in staged:
+        for entry in files:
             self.files.rename(entry.path, f"{entry.path.rpartition('/')[0]}/{self._name_in_output(entry)}")
 
     def replace_output(self, *, exists: bool) -> Iterator[Move]:
@@ -53,16 +53,16 @@ class MovePlanner:
             yield Move(hidden="whole", output=self.paths.output, is_inward=False)
         yield Move(hidden="", output=self.paths.output, is_inward=True)
 
-    def replace_partitions(self, partitions: Sequence[str], emptied: Sequence[str]) -> Iterator[Move]:
-        """Yield the moves that replace the directories of partitions. The `emptied` ones have no staged rows."""
-        for number, partition in enumerate([*partitions, *emptied]):
+    def replace_partitions(self, partitions: Sequence[str], removals: Sequence[str]) -> Iterator[Move]:
+        """Yield the moves that replace the directories of partitions. The `removals` have no staged rows."""
+        for number, partition in enumerate([*partitions, *removals]):
             target = f"{self.paths.output}/{partition}"
             if self.files.exists(target):
                 yield Move(hidden=str(number), output=target, is_inward=False)
-            if partition not in emptied:
+            if partition not in removals:
                 yield Move(hidden=partition, output=target, is_inward=True)
 
-    def add_files(self, staged: Iterable[FileEntry], depth: int) -> Iterator[Move]:
+    def add_files(self, files: Iterable[FileEntry], depth: int) -> Iterator[Move]:
         """Yield the moves of an append to an output with `depth` partition columns.
 
         It replaces the files that an earlier attempt of the same run has added.
@@ -70,7 +70,7 @@ class MovePlanner:
         pattern = "*/" * depth + f"{self._own_prefix}*"
         for number, path in enumerate(self.files.glob(self.paths.output, pattern)):
             yield Move(hidden=str(number), output=path, is_inward=False)
-        for entry in staged:
+        for entry in files:
             folder = f"{self.paths.output}/{self.paths.partition_of(entry.path)}".rstrip("/")
             hidden = self.paths.below_rows(entry.path).strip("/")
             yield Move(hidden=hidden, output=f"{folder}/{self._name_in_output(entry)}", is_inward=True)
@@ -79,5 +79,5 @@ class MovePlanner:
     def _own_prefix(self) -> str:
         return f"{_PART}{self.paths.run}-"
 
-    def _name_in_output(self, staged: FileEntry) -> str:
-        return self._own_prefix + staged.path.rpartition("/")[2].removeprefix(_PART)
+    def _name_in_output(self, entry: FileEntry) -> str:
+        return self._own_prefix + entry.path.rpartition("/")[2].removeprefix(_PART)

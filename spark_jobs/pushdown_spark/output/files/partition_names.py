@@ -106,5 +106,5 @@ def _padded(value: str, field: t.StructField) -> str:
 
 
 def _is_own_value(value: str, kind: t.DataType) -> bool:
-    matches = (pattern.fullmatch(value) for known, pattern in _OWN_VALUES.items() if isinstance(kind, known))
+    matches = (pattern.fullmatch(value) for base, pattern in _OWN_VALUES.items() if isinstance(kind, base))
     return value == NULL_PARTITION or any(matches)

@@ -170,33 +170,33 @@ class FileOutput(Output):
             self._check_claim()
             exists = self._output_exists()
             if self._mode is not OutputMode.IGNORE or not exists:
-                staged = staged_files(self._files, self.paths)
-                self._check_file_count(len(staged))
-                partitions = partitions_of(staged, self.paths)
+                files = staged_files(self._files, self.paths)
+                self._check_file_count(len(files))
+                partitions = partitions_of(files, self.paths)
                 self._target.check_partitions(partitions)
-                emptied = self._target.emptied_partitions(partitions)
-                check_nested_outputs(self._files, self.paths.output, [*partitions, *emptied])
-                self._check_conflicts([*partitions, *emptied])
+                removals = self._target.partitions_to_remove(partitions)
+                check_nested_outputs(self._files, self.paths.output, [*partitions, *removals])
+                self._check_conflicts([*partitions, *removals])
                 if self._mode is OutputMode.OVERWRITE_PARTITIONS:
-                    self._protection.check(self.name, [*partitions, *emptied])
-                summary = self._summarize(staged, partitions)
-                names = tuple(self.paths.below_rows(entry.path) for entry in staged)
+                    self._protection.check(self.name, [*partitions, *removals])
+                summary = self._summarize(files, partitions)
+                names = tuple(self.paths.below_rows(entry.path) for entry in files)
                 self._target.record_commit(names, self.staged_rows, summary, is_complete=False)
-                self._log.commit(self._journal(staged, partitions, emptied, exists=exists))
+                self._log.commit(self._journal(files, partitions, removals, exists=exists))
                 self.summary = summary
                 self._target.record_commit(names, self.staged_rows, summary, is_complete=True)
         self.abort()
 
-    def _check_file_count(self, staged: int) -> None:
+    def _check_file_count(self, count: int) -> None:
         """Raise PushdownError if this process does not see all files that the tasks have written.
 
         An executor on another machine writes to its own disk if the machines do not share the path. Spark's commit of
         the write does not notice that.
         """
-        if self._written_files is not None and staged < self._written_files:
+        if self._written_files is not None and count < self._written_files:
             raise PushdownError(
                 f"output: Spark's tasks wrote {self._written_files} files to {self.paths.rows}, but the driver sees "
-                f"{staged}, so the output is unchanged; write to a path that all machines of the cluster share. If the "
+                f"{count}, so the output is unchanged; write to a path that all machines of the cluster share. If the "
                 f"other files are on disks of executors, delete {self.paths.hidden_directory} there"
             )
 
@@ -265,8 +265,8 @@ class FileOutput(Output):
     def _check_conflicts(self, partitions: list[str]) -> None:
         """Raise OutputConflictError if this run would replace rows that another run committed after this one began."""
         others = {} if self._mode is OutputMode.APPEND else self._log.commits_of_others()
-        replaced = {_WHOLE_OUTPUT, *partitions} if self._mode is OutputMode.OVERWRITE_PARTITIONS else others.keys()
-        for partition in sorted(replaced & others.keys()):
+        targets = {_WHOLE_OUTPUT, *partitions} if self._mode is OutputMode.OVERWRITE_PARTITIONS else others.keys()
+        for partition in sorted(targets & others.keys()):
             where = f"partition {partition} of {self.name}" if partition else self.name
             raise OutputConflictError(
                 f"output: {others[partition]} has written {where} while this run was writing it. Its rows were kept "
@@ -290,22 +290,22 @@ class FileOutput(Output):
             )
 
     def _journal(
-        self, staged: list[FileEntry], partitions: list[str], emptied: Sequence[str], *, exists: bool
+        self, files: list[FileEntry], partitions: list[str], removals: Sequence[str], *, exists: bool
     ) -> Journal:
         """Return the moves that put the staged rows into the output, by its mode and by whether it exists."""
-        change = self._target.catalog_change(partitions, emptied, self.staged_rows)
+        change = self._target.catalog_change(partitions, removals, self.staged_rows)
         planner, is_append = MovePlanner(self._files, self.paths), self._mode is OutputMode.APPEND
         if not (self._keeps_partitions and self._files.exists(self.paths.output)):
             if is_append:
-                planner.rename_staged(staged)
+                planner.rename_staged(files)
             moves = planner.replace_output(exists=exists)
         elif is_append:
             self._check_spelling(partitions)
-            moves = planner.add_files(staged, len(self._spec.partition_by))
+            moves = planner.add_files(files, len(self._spec.partition_by))
         else:
             self._check_spelling(partitions)
-            moves = planner.replace_partitions(partitions, emptied)
-            partitions = sorted([*partitions, *emptied])
+            moves = planner.replace_partitions(partitions, removals)
+            partitions = sorted([*partitions, *removals])
         return Journal(
             run=self.paths.run,
             writer=self.paths.writer,
@@ -322,14 +322,14 @@ class FileOutput(Output):
                 [unescape_name(step.partition("=")[0]) for step in partitions[0].split("/") if step]
             )
 
-    def _summarize(self, staged: list[FileEntry], partitions: list[str]) -> OutputSummary:
+    def _summarize(self, files: list[FileEntry], partitions: list[str]) -> OutputSummary:
         names = [partition for partition in partitions if partition]
         return OutputSummary(
             mode=self._mode,
             format=self._spec.format,
             columns={} if self._frame is None else column_types(self._frame.schema),
-            files=len(staged),
-            bytes=sum(entry.length for entry in staged),
+            files=len(files),
+            bytes=sum(entry.length for entry in files),
             partitions=tuple(names[:MAX_PARTITIONS]),
             partitions_total=len(names),
         ).model_copy(update=self._target.place)

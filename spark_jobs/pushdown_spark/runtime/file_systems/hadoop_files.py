@@ -66,17 +66,17 @@ class HadoopFiles:
 
     def files(self, directory: str) -> Iterator[FileEntry]:
         """Yield all files below a directory, at any depth, except those that other processes delete in the meantime."""
-        found = set()
+        paths = set()
         try:
             # Object stores list all files at once.
             statuses = self._system(directory).listFiles(self._path(directory), True)
             while statuses.hasNext():
                 entry = _file_entry(statuses.next())
-                found.add(entry.path)
+                paths.add(entry.path)
                 yield entry
         except Py4JJavaError:
             # This listing fails if one of the directories is deleted. The other directories can still be listed.
-            yield from (entry for entry in self._walk(directory) if entry.path not in found)
+            yield from (entry for entry in self._walk(directory) if entry.path not in paths)
 
     def _walk(self, directory: str) -> Iterator[FileEntry]:
         """Yield all files below a directory with one listing for each directory."""
@@ -197,13 +197,13 @@ class HadoopFiles:
 
     def read_text(self, path: str) -> str | None:
         """Return the content of a small file, or None if it does not exist."""
-        left = _READ_ATTEMPTS
+        attempts = _READ_ATTEMPTS
         while self.exists(path):
-            left -= 1
+            attempts -= 1
             try:
                 return self._read(path)
             except Py4JJavaError:
-                if not left:
+                if not attempts:
                     raise
         return None
 
