@@ -141,7 +141,8 @@ def _section(title: str, schema: JsonSchema) -> Iterator[str]:
     assert isinstance(required, list)
     if fields:
         yield from ("| Key | Type | Default | Meaning |", "|---|---|---|---|")
-        for name, field in fields.items():
+        # A message inherits keys, which come before its own. Readers look for the required ones first.
+        for name, field in sorted(fields.items(), key=lambda item: item[0] not in required):
             default = "required" if name in required else _default(field)
             yield f"| `{name}` | {_type(field)} | {default} | {field.get('description', '')} |"
         yield ""

@@ -10,20 +10,17 @@ from typing import TypeVar
 
 from py4j.java_gateway import JavaObject
 from pyspark import StorageLevel
-from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import DataFrame, SparkSession
 
 from pushdown_spark.contract import JoinReport, SourceReport
 from pushdown_spark.contract.progress import SourceProgress
 from pushdown_spark.errors import PushdownError, UnsafeInputError
-from pushdown_spark.expressions.parser import shorten_lists
 from pushdown_spark.expressions.session_settings import temporary_settings
 from pushdown_spark.relations.request import ScanRequest
-from pushdown_spark.runtime.error_classification import typed_error
 from pushdown_spark.runtime.fallback import prefer_reader_error, recoverable_error
 from pushdown_spark.runtime.jvm_gateway import java_class, java_list
 from pushdown_spark.runtime.query_metrics import RowCount, StageCounts, count_stages
-from pushdown_spark.runtime.spark_internals import collect_rows, local_dataframe, sql_parser
+from pushdown_spark.runtime.spark_internals import collect_rows, local_dataframe
 from pushdown_spark.scan.advice import with_advice
 from pushdown_spark.scan.base_scan import ProjectedScan, WorkerUse, run_context
 
@@ -279,22 +276,3 @@ def _persist(scan: ProjectedScan, limit: int, persisted: list[DataFrame]) -> Dat
         persisted.append(scan.project(piece).persist(StorageLevel.DISK_ONLY))
         count += persisted[-1].count()
     return reduce(DataFrame.unionAll, persisted).limit(limit) if persisted else None
-
-
-def parses(spark: SparkSession, where: str | None) -> bool:
-    """Return whether Spark parses a predicate as an expression without an alias: `k ISNULL` is `k AS ISNULL`."""
-    if where is None:
-        return True
-    parser = sql_parser(spark)
-    try:
-        return str(parser.parseExpression(shorten_lists(where)).getClass().getSimpleName()) != "Alias"
-    except ParseException:
-        return False
-
-
-def analyze(frame: Callable[[], DataFrame], parameter: str) -> DataFrame:
-    """Analyze a query with Spark now, so that its errors name the parameter. Returns the DataFrame."""
-    try:
-        return frame()
-    except (AnalysisException, ParseException) as problem:
-        raise typed_error(problem, about=parameter) from problem

@@ -8,15 +8,12 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar, Unpack
 
 from pydantic import BaseModel, ValidationError
-from pyspark.errors import ParseException
 from pyspark.sql import DataFrame, SparkSession
 
 from pushdown_spark.contract import (
     AnySourceSpec,
     JoinOptions,
-    OrcOptions,
     QuerySpec,
-    ReaderChoice,
     RemoteConnection,
     RemoteSourceSpec,
     SourceSpec,
@@ -31,9 +28,8 @@ from pushdown_spark.expressions.session_settings import shared_settings
 from pushdown_spark.relations.base_relation import Relation
 from pushdown_spark.relations.declaration import AnySource, DatabaseSource, Source, unknown_source
 from pushdown_spark.relations.open import RelationCache
-from pushdown_spark.result import PushdownResult, ScanResult, analyze, parses
-from pushdown_spark.runtime.error_classification import typed_error
-from pushdown_spark.runtime.spark_internals import sql_parser
+from pushdown_spark.result import PushdownResult, ScanResult
+from pushdown_spark.runtime.query_analysis import analyze, check_interval, parses
 from pushdown_spark.scan.base_scan import ProjectedScan
 from pushdown_spark.scan_planner import PlannedScan, plan_scan
 
@@ -105,7 +101,6 @@ class PushdownSession:
                 )
             self._sources[name] = DatabaseSource(name, source, connection)
             return
-        _check_use_selected(name, source.orc, source.reader)
         self._sources[name] = Source.of(name, source, cold=self._cold)
 
     def scan(
@@ -137,7 +132,7 @@ class PushdownSession:
         with _paused_garbage_collector(), shared_settings():
             if query.sql is not None:
                 return self._sql_planner().plan(query.sql, query.joins)
-            _check_interval(self._spark, query)
+            check_interval(self._spark, query)
             source = self._source(query.source or "")
             return _plan(self._spark, self._relations.open(source), query)
 
@@ -165,15 +160,6 @@ def _validated(name: str, model: type[Spec], fields: Mapping[str, object]) -> Sp
         raise BadSpecError(f"source {name!r}: {problems_of(problem)[0]}") from None
 
 
-def _check_use_selected(name: str, orc: OrcOptions, reader: ReaderChoice) -> None:
-    """Raise BadSpecError for `use_selected` where Spark's ORC reader might read the source."""
-    if orc.use_selected and reader is not ReaderChoice.PUSHDOWN:
-        raise BadSpecError(
-            f"source {name!r}: use_selected=True needs reader='pushdown', because Spark's reader returns no rows "
-            "with orc.filter.use.selected"
-        )
-
-
 @contextmanager
 def _paused_garbage_collector() -> Iterator[None]:
     """Pause the garbage collector during planning: it would visit large trees many times and free nothing."""
@@ -184,29 +170,6 @@ def _paused_garbage_collector() -> Iterator[None]:
     finally:
         if was_enabled:
             gc.enable()
-
-
-def _check_interval(spark: SparkSession, query: QuerySpec) -> None:
-    """Parse the column of an interval, and `where`, each on its own.
-
-    Raises BadPredicateError for a predicate, and BadSpecError for a column, that Spark cannot parse.
-    """
-    if query.interval is None:
-        return
-    parser = sql_parser(spark)
-    column = query.interval.column
-    try:
-        parser.parseMultipartIdentifier(column)
-    except ParseException as problem:
-        raise BadSpecError(
-            f"data_interval: {column!r} is not the name of a column; give the column with the time of a row"
-        ) from problem
-    if query.where is None:
-        return
-    try:
-        parser.parseExpression(shorten_lists(query.where))
-    except ParseException as problem:
-        raise typed_error(problem, about="where") from problem
 
 
 def _plan(spark: SparkSession, relation: Relation, query: QuerySpec) -> PushdownResult:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Self, TypeVar
 
-from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
@@ -26,8 +25,8 @@ from pushdown_spark.projection.paths import quote_name
 from pushdown_spark.relations.declaration import Source, unknown_source
 from pushdown_spark.relations.request import ScanRequest, unsupported_conjunct
 from pushdown_spark.result import PushdownResult, plan_lines
-from pushdown_spark.runtime.error_classification import typed_error
 from pushdown_spark.runtime.fallback import Refusal, plan_or_refuse
+from pushdown_spark.runtime.query_analysis import analyze
 from pushdown_spark.scan.base_scan import Scan
 
 T = TypeVar("T")
@@ -131,7 +130,8 @@ def _plan_scan(spark: SparkSession, source: Source, query: QuerySpec) -> Connect
     The server analyzes its own scan first, so that errors in the predicate name `where`.
     """
     source_query = _SourceQuery.of(spark, ConnectRelation.open(spark, source), query)
-    _analyze(source_query.frame(source_query.server_scan("")), "where")
+    frame = source_query.frame(source_query.server_scan(""))
+    analyze(lambda: frame.schema, "where")
     outcome = plan_or_refuse(lambda: _plan_pushdown(spark, source_query.request))
     if isinstance(outcome, Refusal):
         return source_query.by_server(str(outcome.reason), outcome.problem)
@@ -231,11 +231,7 @@ def _plan_pushdown(spark: SparkSession, request: ScanRequest) -> Scan:
 
 def _interval_condition(relation: ConnectRelation, interval: IntervalSpec) -> str:
     """Return the predicate of an interval. Raises typed errors unless its column is one of the relation."""
-    frame = relation.native
-    try:
-        _ = frame.select(f.col(interval.column)).schema
-    except (AnalysisException, ParseException) as problem:
-        raise typed_error(problem, about="data_interval") from problem
+    analyze(lambda: relation.native.select(f.col(interval.column)).schema, "data_interval")
     return interval.predicate
 
 
@@ -261,14 +257,6 @@ def _plan_sql(spark: SparkSession, sources: Mapping[str, Source], sql: str) -> C
         request = relation.request(relation.projection(None), None).for_query(sql, tree)
         settings |= _filter_settings(source, _filter_obstacle(spark, relation, request))
     frame = spark.sql(sql)
-    _analyze(frame, "query")
+    analyze(lambda: frame.schema, "query")
     reports = {name: SourceReport(reader="spark", reason=reason) for name in sources}
     return ConnectResult(lambda: reports, lambda: frame, settings)
-
-
-def _analyze(frame: DataFrame, parameter: str) -> None:
-    """Let the server analyze a query now, so that its errors name the parameter."""
-    try:
-        _ = frame.schema
-    except (AnalysisException, ParseException) as problem:
-        raise typed_error(problem, about=parameter) from problem

@@ -97,7 +97,34 @@ class OrcOptions(Message):
     """Gaps of up to this many bytes are read, not skipped."""
 
 
-class SourceSpec(Message):
+class ReadSpec(Message):
+    """The fields that sources of files and tables of the catalog share: options, reader and implicit columns."""
+
+    options: SparkOptions = Field(default_factory=dict)
+    """Reader options with Spark's names. A table gets them from `spark.read.options(...).table(...)`, for example
+    `versionAsOf` of Delta."""
+    reader: ReaderChoice = ReaderChoice.AUTO
+    """The reader to use."""
+    filter_pushdown: bool = True
+    """Whether the reader evaluates the predicate before it builds rows."""
+    orc: OrcOptions = OrcOptions()
+    """Options of lazy ORC scans."""
+    implicit_names: dict[str, str] = Field(default_factory=dict)
+    """New names of implicit columns by their original names. The key `dir` is the prefix of all directory columns."""
+    implicit_columns: tuple[str, ...] = ()
+    """Import paths (`package.module:Class`) of additional implicit columns."""
+
+    @model_validator(mode="after")
+    def _check_use_selected(self) -> Self:
+        if self.orc.use_selected and self.reader is not ReaderChoice.PUSHDOWN:
+            raise ValueError(
+                "use_selected=True needs reader='pushdown', because Spark's reader returns no rows with "
+                "orc.filter.use.selected"
+            )
+        return self
+
+
+class SourceSpec(ReadSpec):
     """A named source of files: format, paths, parser options and reader."""
 
     format: SourceFormat
@@ -106,14 +133,6 @@ class SourceSpec(Message):
     """Files, directories or globs."""
     schema_ddl: Annotated[str | None, Field(alias="schema")] = None
     """The schema as Spark DDL. By default, it is inferred from the files."""
-    options: SparkOptions = Field(default_factory=dict)
-    """Reader options with Spark's names."""
-    reader: ReaderChoice = ReaderChoice.AUTO
-    """The reader to use."""
-    filter_pushdown: bool = True
-    """Whether the reader evaluates the predicate before it builds rows."""
-    orc: OrcOptions = OrcOptions()
-    """Options of lazy ORC scans."""
     on_schema_conflict: OnSchemaConflict = OnSchemaConflict.ERROR
     """Action for a column whose types in two files have no common type without loss."""
     on_missing_column: OnMissingColumn = OnMissingColumn.NULL
@@ -121,10 +140,6 @@ class SourceSpec(Message):
     max_malformed: Annotated[int | None, Field(ge=0)] = None
     """The job fails if more lines of JSON or CSV are malformed: if Spark's parser returns no row for the line, or
     returns NULL for a value that is not null."""
-    implicit_names: dict[str, str] = Field(default_factory=dict)
-    """New names of implicit columns by their original names. The key `dir` is the prefix of all directory columns."""
-    implicit_columns: tuple[str, ...] = ()
-    """Import paths (`package.module:Class`) of additional implicit columns."""
 
     @field_validator("format", mode="before")
     @classmethod
@@ -182,25 +197,13 @@ class FileFields(ReaderFields, total=False):
     on_missing_column: str | None
 
 
-class TableSourceSpec(Message):
+class TableSourceSpec(ReadSpec):
     """A named source that is a table or view of Spark's catalog: its name, and reader."""
 
     format: Literal["table"] = TABLE
     """`table`, which may be left out."""
     table: Annotated[str, Field(min_length=1)]
     """The table as `table`, `database.table` or `catalog.database.table`."""
-    options: SparkOptions = Field(default_factory=dict)
-    """The options of `spark.read.options(...).table(...)`, for example `versionAsOf` of Delta."""
-    reader: ReaderChoice = ReaderChoice.AUTO
-    """The reader to use."""
-    filter_pushdown: bool = True
-    """Whether the reader evaluates the predicate before it builds rows."""
-    orc: OrcOptions = OrcOptions()
-    """Options of lazy ORC scans."""
-    implicit_names: dict[str, str] = Field(default_factory=dict)
-    """New names of implicit columns by their original names. The key `dir` is the prefix of all directory columns."""
-    implicit_columns: tuple[str, ...] = ()
-    """Import paths (`package.module:Class`) of additional implicit columns."""
 
 
 class RemoteSourceSpec(Message):

@@ -198,7 +198,7 @@ class ConnectorOutput(Output):
                 "partitions; use overwrite"
             )
         if where is not None:
-            _analyze(self._spark.table(self._table.sql), where)
+            _check_predicate(self._spark.table(self._table.sql), where)
 
     def _check_same_columns(self, exists: bool) -> None:
         """Raise a retryable error if the table is gone, or does not have the columns of the staged rows."""
@@ -215,7 +215,7 @@ class ConnectorOutput(Output):
 
     def _check_rows_match(self, where: str) -> None:
         is_replaced = f.coalesce(f.expr(where), f.lit(False))
-        _analyze(self._staged_rows, where)
+        _check_predicate(self._staged_rows, where)
         if others := self._staged_rows.where(~is_replaced).count():
             raise CheckFailedError(
                 f"replace_where: {where!r} is not true for {others:,} of the rows. Nothing was committed and the "
@@ -284,7 +284,7 @@ def _types_by_name(schema: StructType) -> dict[str, str]:
     return {name.lower(): kind for name, kind in column_types(schema).items()}
 
 
-def _analyze(frame: DataFrame, where: str) -> None:
+def _check_predicate(frame: DataFrame, where: str) -> None:
     """Raise BadPredicateError or UnknownColumnError if a predicate is wrong."""
     try:
         frame.where(where).schema  # noqa: B018 - analyzes the predicate
