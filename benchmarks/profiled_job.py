@@ -60,7 +60,7 @@ def import_queries(name: str) -> ModuleType:
     from pushdown_spark.result import ScanResult
 
     record_end(FileOutput, "prepare", "output prepared")
-    record_end(query_run.QueryRun, "plan", "query planned")
+    record_end(query_run.ClassicQueryRun, "plan", "query planned")
     record_end(ScanResult, "run", "rows staged")
     record_end(FileOutput, "commit", "output committed")
     return query_run

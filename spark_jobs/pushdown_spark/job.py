@@ -145,20 +145,20 @@ class JobRun:
 
     def query_runs(self, spark: SparkSession) -> dict[str, QueryRun]:
         """Return the run of each scan of the job by its name, or the run of its query under `_ONLY_QUERY`."""
-        from pushdown_spark.query_run import QueryRun, SharedApplication
+        from pushdown_spark.query_run import ClassicQueryRun, SharedApplication
 
-        application = SharedApplication(spark)
         spec, secrets = self._spec, self._secrets
         if not has_jvm(spark):
             from pushdown_spark.connect.connect_query_run import ConnectQueryRun
 
             if spec.scans:
                 raise BadSpecError("scans: over Spark Connect, each scan needs a task of its own, which starts at once")
-            return {_ONLY_QUERY: ConnectQueryRun(application, spec, secrets)}
+            return {_ONLY_QUERY: ConnectQueryRun(spark, spec, secrets)}
+        application = SharedApplication(spark)
         if not spec.scans:
-            return {_ONLY_QUERY: QueryRun(application, spec, secrets)}
+            return {_ONLY_QUERY: ClassicQueryRun(application, spec, secrets)}
         return {
-            name: QueryRun(
+            name: ClassicQueryRun(
                 application,
                 spec.job_of(name),
                 secrets.of_scan(name),

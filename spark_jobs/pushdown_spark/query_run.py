@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
@@ -53,40 +54,38 @@ class SharedApplication:
     has_workers: bool = False
 
 
-class QueryRun:
+class QueryRun(ABC):
     """One run of the query of a job spec. It keeps partial results, so that a failed job has them too."""
 
-    def __init__(
-        self,
-        application: SharedApplication,
-        spec: JobSpec,
-        secrets: SecretValues,
-        *,
-        other_sources: Iterable[AnySourceSpec] = (),
-        other_outputs: Iterable[AnyOutputSpec | None] = (),
-    ) -> None:
-        """`other_sources` and `other_outputs` belong to the other scans of the job. The output must not delete them."""
-        self._application = application
-        self._spark = application.spark
+    def __init__(self, spark: SparkSession, spec: JobSpec, secrets: SecretValues) -> None:
+        """`spec` has a query. A job with several scans has a spec for each."""
+        assert spec.query is not None
+        self._spark = spark
         self._spec = spec
+        self._query = spec.query
         self._secrets = secrets
-        self._other_sources = tuple(other_sources)
-        self._other_outputs = tuple(other_outputs)
         self._output: Output | None = None
         self._checks: tuple[CheckReport, ...] = ()
-        self._running: QueryProgress | None = None
         self.sources: dict[str, SourceReport] = {}
         """The reports of the sources, as far as they are known."""
         self.joins: tuple[JoinReport, ...] = ()
         """The reports of the joins, as far as they are known."""
 
+    @abstractmethod
     def plan(self) -> PushdownResult:
         """Plan the query over its sources, without running it."""
-        assert self._spec.query is not None, "a job with several scans has a job for each"
-        session = PushdownSession(self._spark, cold=not self._application.has_workers)
-        for name, source in self._spec.sources.items():
-            session.add(name, source, self._secrets.remote.get(name))
-        return session.query(self._spec.query)
+
+    @abstractmethod
+    def _open_output(self, output: AnyOutputSpec) -> Output:
+        """Return a new attempt of the run to write an output."""
+
+    @abstractmethod
+    def _run_query(self, action: Callable[[DataFrame], None]) -> int | None:
+        """Run the query, and keep its reports. Return the number of rows."""
+
+    def progress(self) -> Progress | None:
+        """Return the progress of the query, or None if it is unknown. Another thread calls this."""
+        return None
 
     def run(self) -> int | None:
         """Write the query to its output. Return the number of rows, or None if mode `ignore` keeps the output."""
@@ -110,10 +109,38 @@ class QueryRun:
             error=error,
         )
 
+
+class ClassicQueryRun(QueryRun):
+    """One run of a query in a session with a JVM."""
+
+    def __init__(
+        self,
+        application: SharedApplication,
+        spec: JobSpec,
+        secrets: SecretValues,
+        *,
+        other_sources: Iterable[AnySourceSpec] = (),
+        other_outputs: Iterable[AnyOutputSpec | None] = (),
+    ) -> None:
+        """`other_sources` and `other_outputs` belong to the other scans of the job. The output must not delete them."""
+        super().__init__(application.spark, spec, secrets)
+        self._application = application
+        self._other_sources = tuple(other_sources)
+        self._other_outputs = tuple(other_outputs)
+        self._progress: QueryProgress | None = None
+        """Set while the query runs."""
+
+    def plan(self) -> PushdownResult:
+        """Plan the query over its sources, without running it."""
+        session = PushdownSession(self._spark, cold=not self._application.has_workers)
+        for name, source in self._spec.sources.items():
+            session.add(name, source, self._secrets.remote.get(name))
+        return session.query(self._query)
+
     def progress(self) -> Progress | None:
-        """Return the progress of the query, or None unless it runs. Another thread calls this."""
-        running = self._running
-        return None if running is None else running.measure()
+        """Return the progress of the query, or None unless it runs."""
+        progress = self._progress
+        return None if progress is None else progress.measure()
 
     def _open_output(self, output: AnyOutputSpec) -> Output:
         run_key, generation = self._spec.run_key, self._spec.generation
@@ -146,18 +173,17 @@ class QueryRun:
                 yield ReadPath(escape_glob(output.path), owner=OTHER_OUTPUT)
 
     def _run_query(self, action: Callable[[DataFrame], None]) -> int | None:
-        """Run the query, and keep its reports. Return the number of rows."""
         query = self._plan_with_workers()
         try:
             with job_tag(self._spark) as tag:
-                self._running = QueryProgress(self._spark, tag, query.progress)
+                self._progress = QueryProgress(self._spark, tag, query.progress)
                 query.run(action, single_pass=True)
         except KeyboardInterrupt:
             # Running tasks would write files that the clean-up has just deleted.
             self._spark.sparkContext.cancelAllJobs()
             raise
         finally:
-            self._running = None
+            self._progress = None
         self.sources, self.joins = query.report(), query.joins()
         self._checks = tuple(self._malformed_checks())
         raise_failures(self._checks)

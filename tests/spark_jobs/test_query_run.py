@@ -11,11 +11,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pushdown_spark.contract import JobSpec, SecretValues
-from pushdown_spark.query_run import QueryRun, SharedApplication
+from pushdown_spark.query_run import ClassicQueryRun, SharedApplication
 from pushdown_spark.result import PushdownResult
 
 
-class OvertakenRun(QueryRun):
+class OvertakenRun(ClassicQueryRun):
     """A run whose output another program creates while the run computes its rows."""
 
     create: Callable[[], None]
@@ -67,5 +67,5 @@ def test_workers_are_started_for_scans_that_need_them(
     rows = {"format": "json", "path": [str(tmp_path / "rows.json")], "schema": "id int", "reader": reader}
     spec = {"run_key": "run", "sources": {"rows": rows}, "query": {"source": "rows", "where": "id = 2"}}
     application = SharedApplication(spark)
-    assert QueryRun(application, JobSpec.model_validate(spec), SecretValues()).run() == 1
+    assert ClassicQueryRun(application, JobSpec.model_validate(spec), SecretValues()).run() == 1
     assert application.has_workers == starts_workers

@@ -21,8 +21,7 @@ class ConnectQueryRun(QueryRun):
 
     def plan(self) -> ConnectResult:
         """Plan the query over its sources, without running it."""
-        assert self._spec.query is not None
-        return plan_query(self._spark, self._sources(), self._spec.query)
+        return plan_query(self._spark, self._sources(), self._query)
 
     def _sources(self) -> dict[str, Source]:
         """Return the declared sources by name. Raises BadSpecError for tables of databases."""

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from pushdown_spark.contract import JobSpec, SecretValues
 from pushdown_spark.errors import BadSpecError
 from pushdown_spark.job import JobRun
-from pushdown_spark.query_run import QueryRun, SharedApplication
+from pushdown_spark.query_run import ClassicQueryRun, QueryRun, SharedApplication
 
 ROW = '{"n": 1, "day": 1}\n'
 
@@ -24,7 +24,7 @@ def run(spark: SparkSession, source: dict[str, object], output: dict[str, object
         source = {"format": "json", "schema": "n INT, day INT", **source, "path": paths}
     output = {"format": "json", "mode": "overwrite", **output}
     job = {"run_key": "run", "sources": {"s": source}, "query": {"source": "s"}, "output": output}
-    return QueryRun(SharedApplication(spark), JobSpec.model_validate(job), SecretValues()).run()
+    return ClassicQueryRun(SharedApplication(spark), JobSpec.model_validate(job), SecretValues()).run()
 
 
 def write(*files: Path) -> None:
