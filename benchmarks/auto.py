@@ -30,8 +30,8 @@ from benchmarks.sessions import benchmark_session
 from benchmarks.shapes import FORMATS, Column, Shape, Table, shapes, write
 from pushdown_spark.formats.native.native_scan import FILTER_SETTINGS
 from pushdown_spark.formats.text import planner
+from pushdown_spark.formats.worker_startup import warm_up_workers
 from pushdown_spark.result import PushdownResult
-from pushdown_spark.runtime.worker_startup import warm_up_workers
 from pushdown_spark.session import PushdownSession
 
 GOAL = 0.95

@@ -14,7 +14,7 @@ from airflow.utils.log.logging_mixin import LoggingMixin
 from airflow_pushdown.connections.credentials import airflow_connection, confidential
 from airflow_pushdown.exceptions import config_error
 from airflow_pushdown.exchange.exchange import Exchange
-from airflow_pushdown.hooks.cluster_driver import Submission
+from airflow_pushdown.hooks.submission import Submission
 from airflow_pushdown.packaging import job_archive, job_program
 from airflow_pushdown.spark_settings import serialize_all
 from airflow_pushdown.spark_submit.application import started_application

@@ -12,7 +12,8 @@ from airflow_pushdown.clusters.yarn import run_tag
 from airflow_pushdown.connections.credentials import confidential
 from airflow_pushdown.exceptions import PushdownTaskError, config_error, retryable_error
 from airflow_pushdown.exchange.exchange import Exchange, ExchangeLocation
-from airflow_pushdown.hooks.cluster_driver import ClusterDriverHook, Submission
+from airflow_pushdown.hooks.cluster_driver import ClusterDriverHook
+from airflow_pushdown.hooks.submission import Submission
 from airflow_pushdown.packaging import job_archive, job_program
 from airflow_pushdown.spark_settings import SUBMIT_DEFAULTS, serialize_all
 from airflow_pushdown.spark_submit.application import (

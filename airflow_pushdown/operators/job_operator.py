@@ -15,8 +15,8 @@ from airflow.sdk import BaseOperatorLink, Context
 
 from airflow_pushdown.clusters.drivers import DriverPhase, driver_unreachable_error
 from airflow_pushdown.exceptions import config_error
-from airflow_pushdown.hooks.cluster_driver import Submission
 from airflow_pushdown.hooks.connect_client import CONNECTION_TYPE, PushdownConnectHook, uses_spark_connect
+from airflow_pushdown.hooks.submission import Submission
 from airflow_pushdown.hooks.submit import PushdownSubmitHook
 from airflow_pushdown.operators.values import entries
 from airflow_pushdown.plugin.links import PushdownReportLink, SparkApplicationLink, report_path

@@ -31,6 +31,7 @@ from pushdown_spark.driver.preflight import needs_python, start_version_check
 from pushdown_spark.driver.progress_thread import QueryProgress
 from pushdown_spark.errors import BadSpecError, PushdownError
 from pushdown_spark.expressions.session_settings import is_option_on
+from pushdown_spark.formats.worker_startup import warm_up_workers
 from pushdown_spark.local_paths import escape_glob
 from pushdown_spark.output.base_output import Output
 from pushdown_spark.output.catalog.catalog_targets import open_catalog_output
@@ -41,7 +42,6 @@ from pushdown_spark.output.source_protection import OTHER_OUTPUT, OTHER_SOURCE, 
 from pushdown_spark.relations.tables import table_directories
 from pushdown_spark.result import PushdownResult
 from pushdown_spark.runtime.query_metrics import job_tag
-from pushdown_spark.runtime.worker_startup import warm_up_workers
 from pushdown_spark.scan.base_scan import WorkerUse
 from pushdown_spark.session import PushdownSession
 

@@ -20,7 +20,7 @@ from standalone_master import (
 from airflow_pushdown.clusters.drivers import (
     StandaloneDrivers,
 )
-from airflow_pushdown.hooks.cluster_driver import Submission
+from airflow_pushdown.hooks.submission import Submission
 from airflow_pushdown.hooks.submit import PushdownSubmitHook
 from e2e.ports import HOST, free_port
 from e2e.processes import Programs, wait_for

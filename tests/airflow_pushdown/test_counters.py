@@ -12,7 +12,7 @@ import pytest
 from airflow.sdk import DAG, Context
 
 from airflow_pushdown.counters import Count, source_counts
-from airflow_pushdown.hooks.cluster_driver import Submission
+from airflow_pushdown.hooks.submission import Submission
 from airflow_pushdown.operators import PushdownScanOperator
 from pushdown_spark.contract import ErrorCode, JobError, JobResult, JobSpec, QuerySpec, SourceReport, SourceSpec
 

@@ -13,7 +13,7 @@ from airflow.utils.session import create_session
 from sqlalchemy import select
 
 from airflow_pushdown.datasets import Dataset, file_dataset, table_dataset
-from airflow_pushdown.hooks.cluster_driver import Submission
+from airflow_pushdown.hooks.submission import Submission
 from airflow_pushdown.lineage import Origin, column_origins, job_lineage
 from airflow_pushdown.operators import PushdownJoinOperator, PushdownScanOperator, RemoteScanOperator
 from pushdown_spark.contract import (

@@ -20,7 +20,7 @@ from cryptography.fernet import Fernet
 from airflow_pushdown.clusters.drivers import RUN_LABEL, DriverPhase, DriverStatus
 from airflow_pushdown.clusters.yarn import run_tag
 from airflow_pushdown.exceptions import ConfigError, DriverKilledError, SubmitFailedError
-from airflow_pushdown.hooks.cluster_driver import Submission
+from airflow_pushdown.hooks.submission import Submission
 from airflow_pushdown.hooks.submit import PushdownSubmitHook
 from airflow_pushdown.triggers.driver import DriverEvent, DriverTrigger
 from e2e.kubelet import Kubelet

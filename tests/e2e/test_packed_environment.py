@@ -9,7 +9,7 @@ import pytest
 from packable import packable_environment
 
 from airflow_pushdown.environment_archive import environment_archive
-from airflow_pushdown.hooks.cluster_driver import Submission
+from airflow_pushdown.hooks.submission import Submission
 from airflow_pushdown.hooks.submit import PushdownSubmitHook
 from pushdown_spark.contract import JobSpec, OutputSpec, QuerySpec, SourceSpec
 

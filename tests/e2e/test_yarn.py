@@ -27,7 +27,7 @@ from airflow_pushdown.exceptions import (
 )
 from airflow_pushdown.exchange.exchange import Exchange, ExchangeLocation
 from airflow_pushdown.exchange.webhdfs import open_webhdfs
-from airflow_pushdown.hooks.cluster_driver import Submission
+from airflow_pushdown.hooks.submission import Submission
 from airflow_pushdown.hooks.submit import PushdownSubmitHook
 from airflow_pushdown.spark_submit.application import Application
 from e2e.ports import HOST, free_port

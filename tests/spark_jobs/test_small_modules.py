@@ -19,6 +19,7 @@ REASONS = {
         "pushdown_spark/projection/metadata_columns.py",
     },
     "one implementation of an interface, next to others": {
+        "pushdown_spark/connect/connect_query_run.py",
         "pushdown_spark/formats/avro/data_source.py",
         "pushdown_spark/formats/avro/metrics.py",
         "pushdown_spark/optimizer/passes/verify_parse.py",
@@ -41,17 +42,19 @@ REASONS = {
     },
     "the base of a package, or what several packages share": {
         "airflow_pushdown/doctor/findings.py",
+        "airflow_pushdown/hooks/submission.py",
         "airflow_pushdown/operators/declared_sources.py",
         "airflow_pushdown/version_compat.py",
         "pushdown_spark/expressions/pushdown.py",
         "pushdown_spark/formats/bound_predicate.py",
         "pushdown_spark/formats/readable_types.py",
         "pushdown_spark/formats/text/line_parser.py",
+        "pushdown_spark/formats/worker_startup.py",
         "pushdown_spark/optimizer/key_guard.py",
         "pushdown_spark/projection/file_locations.py",
         "pushdown_spark/projection/nested_types.py",
         "pushdown_spark/runtime/file_systems/file_paths.py",
-        "pushdown_spark/runtime/worker_startup.py",
+        "pushdown_spark/runtime/query_analysis.py",
     },
     "one outside fact: a program, a protocol, an algorithm of the literature": {
         "airflow_pushdown/spark_submit/environment.py",

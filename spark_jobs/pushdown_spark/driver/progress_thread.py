@@ -114,7 +114,7 @@ class TimeLeft:
     def __init__(self, start: float) -> None:
         """Set when the work starts, in seconds of any clock."""
         self._unit = ""
-        self._started = self._at = start
+        self._start = self._at = start
         """The times of the start and of the last step."""
         self._first = self._done = 0
         """The part that was done at these times."""
@@ -122,17 +122,17 @@ class TimeLeft:
     def seconds(self, unit: str, done: int, total: int, now: float) -> float | None:
         """Return the seconds left, or None if they are unknown. With another unit or less done, the work starts again.
 
-        >>> left = TimeLeft(started=0.0)
+        >>> left = TimeLeft(start=0.0)
         >>> [left.seconds("tasks", done, 10, now) for done, now in ((0, 5.0), (2, 10.0), (2, 15.0), (10, 50.0))]
         [None, 40.0, 35.0, 0.0]
         """
         if self._unit and (unit != self._unit or done < self._done):
-            self._started = self._at = now
+            self._start = self._at = now
             self._first = self._done = done
         self._unit = unit
         if done > self._done:
             self._done, self._at = done, now
         if self._done == self._first:
             return None
-        seconds_each = (self._at - self._started) / (self._done - self._first)
+        seconds_each = (self._at - self._start) / (self._done - self._first)
         return max(0.0, seconds_each * (total - self._done) - (now - self._at))

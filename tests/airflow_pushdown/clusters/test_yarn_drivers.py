@@ -14,7 +14,7 @@ from standalone_master import (
 
 from airflow_pushdown.clusters.yarn import TAGS_KEY
 from airflow_pushdown.exceptions import SubmitFailedError
-from airflow_pushdown.hooks.cluster_driver import Submission
+from airflow_pushdown.hooks.submission import Submission
 from airflow_pushdown.hooks.submit import PushdownSubmitHook
 from airflow_pushdown.spark_submit.processes import JobProcess, session_members
 from e2e.ports import HOST, free_port

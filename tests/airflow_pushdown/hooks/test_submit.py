@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from airflow_pushdown.exceptions import ConfigError, DriverKilledError, SubmitFailedError
-from airflow_pushdown.hooks.cluster_driver import Submission
+from airflow_pushdown.hooks.submission import Submission
 from airflow_pushdown.hooks.submit import PushdownSubmitHook
 from airflow_pushdown.spark_submit.spark_installation import SparkSubmitNotFoundError
 from pushdown_spark.contract import JobResult, JobSpec, QuerySpec, SecretValues, SourceSpec

@@ -16,7 +16,7 @@ from airflow_versions import stores_driver_ids
 
 from airflow_pushdown.clusters.yarn import WAIT_KEY
 from airflow_pushdown.exceptions import ConfigError, config_error
-from airflow_pushdown.hooks.cluster_driver import Submission
+from airflow_pushdown.hooks.submission import Submission
 from airflow_pushdown.hooks.submit import PushdownSubmitHook
 from airflow_pushdown.operators import PushdownScanOperator
 

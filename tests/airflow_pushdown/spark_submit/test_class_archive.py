@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from airflow_pushdown.exceptions import ConfigError
-from airflow_pushdown.hooks.cluster_driver import Submission
+from airflow_pushdown.hooks.submission import Submission
 from airflow_pushdown.hooks.submit import PushdownSubmitHook
 from airflow_pushdown.spark_submit.archive_recording import use_archive
 from airflow_pushdown.spark_submit.class_archive import DIRECTORY_VARIABLE, ClassArchive, class_archive

@@ -12,7 +12,7 @@ import pytest
 from environments import environment, libraries_of, wheel, with_spark
 
 from airflow_pushdown.exceptions import ColumnError, ConfigError, PredicateError, SubmitFailedError
-from airflow_pushdown.hooks.cluster_driver import Submission
+from airflow_pushdown.hooks.submission import Submission
 from airflow_pushdown.hooks.submit import PushdownSubmitHook
 from airflow_pushdown.spark_submit.spark_python import (
     REQUIRED_MODULES,

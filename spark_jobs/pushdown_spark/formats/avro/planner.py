@@ -21,10 +21,11 @@ from pushdown_spark.formats.avro.spark_source import avro_settings
 from pushdown_spark.formats.bound_predicate import combine_conjuncts, is_exact
 from pushdown_spark.formats.columnar_scan import ColumnarPlan, check_columnar_request, prepare_files
 from pushdown_spark.formats.readable_types import arrow_schema
+from pushdown_spark.formats.worker_startup import startup_cost
 from pushdown_spark.projection.nested_types import has_map
 from pushdown_spark.relations.request import ScanRequest
 from pushdown_spark.relations.stores.listing import ContainerFile, InputFile, files_with_content
-from pushdown_spark.runtime.worker_startup import startup_cost
+from pushdown_spark.scan.plan import ReaderDecision
 
 
 class AvroPlan(ColumnarPlan[AvroQuery]):

@@ -29,12 +29,12 @@ from pushdown_spark.formats.orc.cost import OrcReader, estimate
 from pushdown_spark.formats.orc.file_reader import OrcQuery, OrcScanTask
 from pushdown_spark.formats.orc.spark_reader import RowFilterError, check_use_selected, row_filter_obstacle
 from pushdown_spark.formats.orc.time_zones import UTC, Zone
+from pushdown_spark.formats.worker_startup import startup_cost
 from pushdown_spark.projection.nested_types import count_leaves, has_map, has_timestamp
 from pushdown_spark.relations.request import ScanRequest
 from pushdown_spark.relations.stores.listing import InputFile
 from pushdown_spark.runtime.jvm_gateway import java_class
 from pushdown_spark.runtime.spark_internals import check_hadoop_settings, reader_configuration
-from pushdown_spark.runtime.worker_startup import startup_cost
 from pushdown_spark.scan.plan import ReaderDecision
 
 _HADOOP_SETTINGS = (

@@ -27,10 +27,10 @@ from pushdown_spark.formats.parquet.datafusion_address import check_store
 from pushdown_spark.formats.parquet.file_parts import ParquetInput, parquet_inputs
 from pushdown_spark.formats.parquet.file_reader import ParquetQuery, ParquetScanTask, open_parquet
 from pushdown_spark.formats.readable_types import arrow_schema
+from pushdown_spark.formats.worker_startup import startup_cost
 from pushdown_spark.relations.request import ScanRequest
 from pushdown_spark.relations.stores.listing import files_with_content
 from pushdown_spark.runtime.spark_internals import check_hadoop_settings, reader_configuration
-from pushdown_spark.runtime.worker_startup import startup_cost
 from pushdown_spark.scan.plan import ReaderDecision
 
 _CHECKED_FILES = 64

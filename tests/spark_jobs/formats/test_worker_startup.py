@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from session_settings import searched_by
 
 from pushdown_spark.contract import SourceFormat
-from pushdown_spark.runtime.worker_startup import warm_up_workers
+from pushdown_spark.formats.worker_startup import warm_up_workers
 from pushdown_spark.session import PushdownSession
 
 SCHEMA = "id BIGINT, text STRING"
