@@ -66,7 +66,7 @@ class AirflowApi:
         response = self._send("GET", path, None)
         if response.status_code == httpx.codes.NOT_FOUND:
             return None
-        return self._checked_json(response)["value"]
+        return _checked_json(response)["value"]
 
     def linked_page(self, dag_id: str, run_id: str, task_id: str, link: str) -> str:
         """Return the page that a task's link opens. Raises `E2eError` if the task has no such link."""
@@ -100,12 +100,12 @@ class AirflowApi:
         return items
 
     def _call(self, method: str, path: str, body: Json | None = None) -> Json:
-        return self._checked_json(self._send(method, path, body))
+        return _checked_json(self._send(method, path, body))
 
     def _send(self, method: str, path: str, body: Json | None) -> httpx.Response:
         if "Authorization" not in self._client.headers:
             response = self._request("POST", "/auth/token", {"username": self._user, "password": self._password})
-            self._client.headers["Authorization"] = f"Bearer {self._checked_json(response)['access_token']}"
+            self._client.headers["Authorization"] = f"Bearer {_checked_json(response)['access_token']}"
         return self._request(method, f"/api/v2{path}", body, {"Accept": "application/json"})
 
     def _request(
@@ -116,13 +116,14 @@ class AirflowApi:
         except httpx.TransportError as problem:
             raise E2eError(f"{method} {address}: no response from {self._client.base_url}: {problem!r}") from problem
 
-    def _checked_json(self, response: httpx.Response) -> Json:
-        """Return the body. Raises `E2eError` for an error status."""
-        if response.is_error:
-            request = response.request
-            raise E2eError(f"{request.method} {request.url}: {response.status_code} {response.text[:500]}")
-        data: Json = response.json()
-        return data
+
+def _checked_json(response: httpx.Response) -> Json:
+    """Return the body. Raises `E2eError` for an error status."""
+    if response.is_error:
+        request = response.request
+        raise E2eError(f"{request.method} {request.url}: {response.status_code} {response.text[:500]}")
+    data: Json = response.json()
+    return data
 
 
 def _run_path(dag_id: str, run_id: str) -> str:

@@ -75,10 +75,10 @@ class HadoopCluster:
     def start_hdfs(self) -> None:
         """Start the servers of HDFS, and wait until they accept files."""
         self.configuration.mkdir(parents=True)
-        self._write(self.configuration, "core-site.xml", self._core())
-        self._write(self.configuration, "hdfs-site.xml", self._hdfs())
-        self._write(self.configuration, "yarn-site.xml", self._yarn("client"))
-        self._write(self.configuration, "capacity-scheduler.xml", _SCHEDULER)
+        _write(self.configuration, "core-site.xml", self._core())
+        _write(self.configuration, "hdfs-site.xml", self._hdfs())
+        _write(self.configuration, "yarn-site.xml", self._yarn("client"))
+        _write(self.configuration, "capacity-scheduler.xml", _SCHEDULER)
         self.programs.run(
             "namenode-format", self._java(f"{_HDFS}.namenode.NameNode", self.configuration, "-format", "-force")
         )
@@ -94,9 +94,7 @@ class HadoopCluster:
         for file in self.configuration.iterdir():
             (home / file.name).write_bytes(file.read_bytes())
         address = self._address("httpfs")
-        self._write(
-            home, "httpfs-site.xml", {"httpfs.http.hostname": HOST, "httpfs.http.port": address.rpartition(":")[2]}
-        )
+        _write(home, "httpfs-site.xml", {"httpfs.http.hostname": HOST, "httpfs.http.port": address.rpartition(":")[2]})
         directories = {"home": home, "config": home, "log": home / "log", "temp": home / "temp"}
         options = [f"-Dhttpfs.{name}.dir={directory}" for name, directory in directories.items()]
         # Its version of Jersey defines classes by reflection.
@@ -105,7 +103,7 @@ class HadoopCluster:
         main_class = "org.apache.hadoop.fs.http.server.HttpFSServerWebServer"
         self.programs.start("httpfs", [str(self.java), *options, "-cp", class_path, main_class])
         url = f"http://{address}/webhdfs/v1/?op=GETFILESTATUS&user.name=root"
-        wait_for("HttpFS", lambda: "FileStatus" in self._get(url), _START_SECONDS, self.programs.check)
+        wait_for("HttpFS", lambda: "FileStatus" in _get(url), _START_SECONDS, self.programs.check)
         return address
 
     def start_machine(self, name: str) -> None:
@@ -114,12 +112,12 @@ class HadoopCluster:
         configuration.mkdir(exist_ok=True)
         for file in self.configuration.iterdir():
             (configuration / file.name).write_bytes(file.read_bytes())
-        self._write(configuration, "yarn-site.xml", self._yarn(name))
+        _write(configuration, "yarn-site.xml", self._yarn(name))
         self._start(name, f"{_YARN}.nodemanager.NodeManager", configuration)
 
     def applications(self) -> dict[str, dict[str, str]]:
         """Return the applications by id, with the fields of YARN's REST API."""
-        response = self._get(f"{self.http}/ws/v1/cluster/apps").get("apps") or {}
+        response = _get(f"{self.http}/ws/v1/cluster/apps").get("apps") or {}
         return {app["id"]: app for app in response.get("app", ())}  # type: ignore[attr-defined]
 
     def node_of(self, application: str) -> str:
@@ -220,28 +218,30 @@ class HadoopCluster:
 
     def _has_data_node(self) -> bool:
         query = "qry=Hadoop:service=NameNode,name=FSNamesystemState"
-        beans = self._get(f"http://{self.web_hdfs}/jmx?{query}").get("beans")
+        beans = _get(f"http://{self.web_hdfs}/jmx?{query}").get("beans")
         return bool(beans and beans[0]["NumLiveDataNodes"])  # type: ignore[index]
 
     def _count_nodes(self) -> int:
         """Return the number of node managers that are ready."""
-        return int(self._get(f"{self.http}/ws/v1/cluster/metrics").get("clusterMetrics", {}).get("activeNodes", 0))  # type: ignore[attr-defined]
+        return int(_get(f"{self.http}/ws/v1/cluster/metrics").get("clusterMetrics", {}).get("activeNodes", 0))  # type: ignore[attr-defined]
 
-    def _get(self, url: str) -> dict[str, object]:
-        """Return the JSON document at a URL, an empty one while the server does not answer."""
-        try:
-            response = httpx.get(url, timeout=10)
-            document: dict[str, object] = response.json()
-        except (httpx.HTTPError, json.JSONDecodeError):
-            return {}
-        return document
 
-    def _write(self, directory: Path, name: str, settings: Mapping[str, str]) -> None:
-        entries = "".join(
-            f"<property><name>{escape(key)}</name><value>{escape(value)}</value></property>"
-            for key, value in settings.items()
-        )
-        (directory / name).write_text(f"<configuration>{entries}</configuration>", encoding="utf-8")
+def _write(directory: Path, name: str, settings: Mapping[str, str]) -> None:
+    entries = "".join(
+        f"<property><name>{escape(key)}</name><value>{escape(value)}</value></property>"
+        for key, value in settings.items()
+    )
+    (directory / name).write_text(f"<configuration>{entries}</configuration>", encoding="utf-8")
+
+
+def _get(url: str) -> dict[str, object]:
+    """Return the JSON document at a URL, an empty one while the server does not answer."""
+    try:
+        response = httpx.get(url, timeout=10)
+        document: dict[str, object] = response.json()
+    except (httpx.HTTPError, json.JSONDecodeError):
+        return {}
+    return document
 
 
 _SCHEDULER = {

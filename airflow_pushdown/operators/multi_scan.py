@@ -89,7 +89,7 @@ class PushdownMultiScanOperator(PushdownBaseOperator):
         sources: dict[str, AnySourceSpec] = {}
         scans: dict[str, ScanSpec] = {}
         scan_parts = self._parts_by_scan()
-        self._check_shared_tables(scan_parts)
+        _check_shared_tables(scan_parts)
         for name, parts in scan_parts.items():
             parameter = f"scans.{name}"
             sources[name] = declared_source(parameter, parts.source)
@@ -121,17 +121,6 @@ class PushdownMultiScanOperator(PushdownBaseOperator):
             )
             for name, scan in scans.items()
         }
-
-    def _check_shared_tables(self, scan_parts: Mapping[str, _ScanParts]) -> None:
-        """Raise `ConfigError` if two scans may change the same rows of a table."""
-        tables = {name: parts.output for name, parts in scan_parts.items() if parts.output.output_table is not None}
-        for (one, first), (other, second) in combinations(tables.items(), 2):
-            is_same = (first.output_table, first.output_conn_id) == (second.output_table, second.output_conn_id)
-            if is_same and not first.output_mode == second.output_mode == OutputMode.APPEND:
-                raise config_error(
-                    f"scans: {one!r} and {other!r} write to one table ({first.output_table}); give each a table "
-                    "of its own, or let both append"
-                )
 
     def _read_interval(self, context: Context) -> None:
         """Read the run's data interval for the scans that need it."""
@@ -177,6 +166,18 @@ class PushdownMultiScanOperator(PushdownBaseOperator):
         secrets = SecretValues() if self._submission is None else self._submission.secrets
         for name, outlet in self._outlets.items():
             record_output(context, outlet, result.of_scan(name), secrets.outputs.get(name))
+
+
+def _check_shared_tables(scan_parts: Mapping[str, _ScanParts]) -> None:
+    """Raise `ConfigError` if two scans may change the same rows of a table."""
+    tables = {name: parts.output for name, parts in scan_parts.items() if parts.output.output_table is not None}
+    for (one, first), (other, second) in combinations(tables.items(), 2):
+        is_same = (first.output_table, first.output_conn_id) == (second.output_table, second.output_conn_id)
+        if is_same and not first.output_mode == second.output_mode == OutputMode.APPEND:
+            raise config_error(
+                f"scans: {one!r} and {other!r} write to one table ({first.output_table}); give each a table "
+                "of its own, or let both append"
+            )
 
 
 def _with_defaults(name: str, scan: Mapping[str, object], defaults: OutputParameters) -> OutputParameters:

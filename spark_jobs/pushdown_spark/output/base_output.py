@@ -40,7 +40,7 @@ class Output(ABC):
     @property
     @abstractmethod
     def staging_location(self) -> str:
-        """The place of the staged rows, for messages."""
+        """Where the staged rows are, for messages."""
 
     @property
     def rows(self) -> int | None:
@@ -59,7 +59,7 @@ class Output(ABC):
 
     @abstractmethod
     def stage(self, frame: DataFrame) -> None:
-        """Write all rows of a DataFrame to a staging place. Rows that were staged before are replaced."""
+        """Stage all rows of a DataFrame. They replace rows that were staged before."""
 
     @abstractmethod
     def check(self) -> None:

@@ -1,8 +1,8 @@
 """The check that no two scans of a job write to one place under different names.
 
 The job spec compares the paths and the names of its outputs as text. Links, the search path of a database, the current
-database of the catalog and the case of names make one place of two spellings. The scan that runs last would replace the
-rows of the other one, and the job would report both as written.
+database of the catalog and the case of names let two spellings mean one place. The scan that runs last would replace
+the rows of the other one, and the job would report both as written.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class _ScanTarget:
     directory: str | None = None
 
     def may_be(self, other: _ScanTarget) -> bool:
-        """Return whether two names may mean one table, as far as they show it without their databases."""
+        """Return whether two names may mean the same table of a database. Only the database knows for certain."""
         if self.connection is None or other.connection is None:
             return False
         mine, theirs = (parse_table_name(target.name)[-1].casefold() for target in (self, other))
@@ -70,8 +70,8 @@ class _ScanTarget:
 def check_shared_targets(spark: SparkSession, spec: JobSpec, secrets: SecretValues) -> None:
     """Raise BadSpecError if a scan of a job writes what another one writes or reads, unless both append.
 
-    Databases are asked only about tables whose names may mean the same. Raises their errors, because a scan that fails
-    later would come too late.
+    It connects to databases only if two names may mean the same table. Raises their errors now, because the first scan
+    would already have written its rows when the second one fails.
     """
     outputs = list(_outputs(spark, spec, secrets))
     for one, other in combinations(outputs, 2):

@@ -1,9 +1,9 @@
 """Protects the files that a job reads from the commits of its own outputs.
 
 A commit that replaces a directory deletes what is in it. The run may have read it: by a path below the output, by a
-wildcard above it, by a link, or by a table whose directory is in it. All of these are compared here, as one spelling of
-the paths that a source expands to. A run may replace the rows that it has read only if its source names the output:
-the output itself, its files (`out/*.parquet`), or its partitions (`out/day=*`).
+wildcard above it, by a link, or by a table whose directory is in it. All of these are compared as canonical paths. A
+run may replace the rows that it has read only if its source names the output: the output itself, its files
+(`out/*.parquet`), or its partitions (`out/day=*`).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class ReadPath:
 
 @dataclass(frozen=True)
 class _Root:
-    """One file or directory that Spark lists, in the one spelling of its path.
+    """One file or directory that Spark lists, by its canonical path.
 
     `start` is the directory that the source names without wildcards. It is None if the source does not name the root.
     """
@@ -122,7 +122,7 @@ class ReadPathProtection:
         return all("=" in step for step in above) and ("=" in last or not self._hadoop.is_directory(path))
 
     def _canonical(self, path: str) -> str:
-        """Return the one spelling of a path. Paths in the store of the output begin with the output's name for it."""
+        """Return the canonical path. In the store of the output, it begins with the output's name of the store."""
         uri = self._hadoop.qualify(path)
         store = _store_of(uri)
         if store and self._leads_to_output(store):

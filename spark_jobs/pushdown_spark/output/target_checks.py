@@ -1,4 +1,4 @@
-"""Checks of the place that takes rows: whether it may exist, its columns, its partitions, and other runs there."""
+"""Checks of the target of an output: whether it may exist, its columns, its partitions, and other runs there."""
 
 from __future__ import annotations
 

@@ -141,8 +141,8 @@ def java_array(kind: JavaClass, items: Sequence[object]) -> JavaObject:
     gateway = SparkContext._gateway
     assert gateway is not None
     array = gateway.new_array(kind, len(items))
-    for place, item in enumerate(items):
-        array[place] = item
+    for number, item in enumerate(items):
+        array[number] = item
     return array
 
 

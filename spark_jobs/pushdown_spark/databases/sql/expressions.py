@@ -90,14 +90,8 @@ class ExpressionWriter:
             tree = self._test(node)
         except UnsupportedError as problem:
             self._conditions.rechecks[:] = rechecks
-            raise UnsupportedError(self._reason(node, bound, problem)) from problem
+            raise UnsupportedError(_reason(node, bound, problem)) from problem
         return negate(tree) if polarity is Polarity.FALSE_ROWS else tree
-
-    def _reason(self, node: exp.Expr, bound: Pushdown[Node], problem: UnsupportedError) -> str:
-        """Return why the leaf is unsupported. The binder's reason is better if it compares a column."""
-        subject = node.this.this if isinstance(node, exp.Escape) else node.this
-        compares_column = isinstance(subject, exp.Expr) and column_path(subject) is not None
-        return bound.reason if compares_column and bound.artifact is None and bound.reason else str(problem)
 
     def _test(self, node: exp.Expr) -> exp.Expr:
         if isinstance(node, _COMPARISONS):
@@ -344,6 +338,13 @@ class ExpressionWriter:
             sides = (left.tree, right.tree)
         tree = binary(operator, *sides)
         return negate(tree) if isinstance(node, exp.NullSafeNEQ) else tree
+
+
+def _reason(node: exp.Expr, bound: Pushdown[Node], problem: UnsupportedError) -> str:
+    """Return why the leaf is unsupported. The binder's reason is better if it compares a column."""
+    subject = node.this.this if isinstance(node, exp.Escape) else node.this
+    compares_column = isinstance(subject, exp.Expr) and column_path(subject) is not None
+    return bound.reason if compares_column and bound.artifact is None and bound.reason else str(problem)
 
 
 def _bigints(items: Sequence[exp.Expr]) -> list[int] | None:

@@ -115,7 +115,7 @@ class _QueryBuilder:
 
     def rows(self, columns: Sequence[str]) -> exp.Select:
         """Return the query of columns in the form that the transport expects."""
-        select_items = [_alias_as(self._render(self._column(name)), name) for name in columns]
+        select_items = [_alias_as(_render(self._column(name)), name) for name in columns]
         return self._select(select_items or [exp.Literal.number(1)])
 
     def _select(self, expressions: Sequence[exp.Expr]) -> exp.Select:
@@ -129,14 +129,6 @@ class _QueryBuilder:
         if column is None:
             raise KeyError(f"the remote table has no column {name!r}")
         return column
-
-    def _render(self, column: RemoteColumn, value: exp.Expr | None = None) -> exp.Expr:
-        """Return the SELECT expression of a column. `value` replaces the column in it."""
-        reference = column.reference
-        tree = reference if column.rendering is None else column.rendering.copy()
-        if value is None:
-            return tree
-        return tree.transform(lambda node: value.copy() if node == reference else node)
 
     def sort_key(self, ordering: Ordering) -> exp.Expr:
         """Return a key of ORDER BY. Raises UnsupportedError if the database orders the column otherwise than Spark."""
@@ -162,7 +154,7 @@ class _QueryBuilder:
     def groups(self, aggregates: Sequence[Aggregate], group_by: Sequence[str]) -> exp.Select:
         """Return the query of the groups. Raises UnsupportedError if they may differ from Spark's."""
         keys = [self._group_key(name) for name in group_by]
-        names = [_alias_as(self._render(self._column(name)), name) for name in group_by]
+        names = [_alias_as(_render(self._column(name)), name) for name in group_by]
         outputs = [_alias_as(self._aggregate(aggregate), aggregate.alias) for aggregate in aggregates]
         query = self._select([*names, *outputs])
         return query.group_by(*keys, copy=False) if keys else query
@@ -192,7 +184,16 @@ class _QueryBuilder:
         if operand.kind in (LogicalType.BOOLEAN, LogicalType.BINARY):
             raise UnsupportedError(f"not every database has {aggregate.function} of a {operand.kind}")
         value = call(aggregate.function.upper(), _comparable(operand, self._table.dialect))
-        return self._render(column, value)
+        return _render(column, value)
+
+
+def _render(column: RemoteColumn, value: exp.Expr | None = None) -> exp.Expr:
+    """Return the SELECT expression of a column. `value` replaces the column in it."""
+    reference = column.reference
+    tree = reference if column.rendering is None else column.rendering.copy()
+    if value is None:
+        return tree
+    return tree.transform(lambda node: value.copy() if node == reference else node)
 
 
 def _sortable(operand: ColumnOperand, dialect: Dialect) -> exp.Expr:

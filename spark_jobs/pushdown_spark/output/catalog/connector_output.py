@@ -60,7 +60,7 @@ class ConnectorOutput(Output):
 
     @property
     def staging_location(self) -> str:
-        """The place of the staged rows, which end with the Spark application."""
+        """Spark's disks, whose files end with the application."""
         return "the local disks of Spark"
 
     def prepare(self) -> bool:

@@ -159,7 +159,7 @@ class IcebergTable(ConnectorTable):
         table = self._iceberg()
         for name in list(table.refs()):
             if name.startswith(self._branches):
-                self._remove_branch(table, name)
+                _remove_branch(table, name)
 
     def change(self, write: Callable[[str], None], *, reads_table: bool) -> Commit | None:
         """Change the table in one snapshot, again after each commit of others that is in the way."""
@@ -169,7 +169,7 @@ class IcebergTable(ConnectorTable):
                 # Without a first snapshot, no change could be picked that is not an append.
                 table.newFastAppend().commit()
             branch = f"{self._branches}{uuid.uuid4().hex[:8]}"
-            start = self._create_branch(table, branch)
+            start = _create_branch(table, branch)
             if start is None:
                 continue
             try:
@@ -177,11 +177,11 @@ class IcebergTable(ConnectorTable):
                 if (commit := self.find_commit()) is not None:
                     return commit
                 write(f"{self.sql}.{quote_name(f'{_BRANCH}{branch}')}")
-                if self._is_picked(table, branch, start, reads_table):
+                if _pick_snapshot(table, branch, start, reads_table):
                     own_commit = self.find_commit()
                     return None if own_commit is None else replace(own_commit, is_own=True)
             finally:
-                self._remove_branch(table, branch)
+                _remove_branch(table, branch)
         raise OutputConflictError(
             f"output: other programs have changed {self.name} {_MAX_CHANGES} times while this run was changing it. "
             "Nothing was committed; run the task again when they write less often"
@@ -194,43 +194,6 @@ class IcebergTable(ConnectorTable):
         if self._branches in message:
             return later_attempt_error(self.name)
         return error if message == str(error) else type(error)(message, code=error.code)
-
-    def _create_branch(self, table: JavaObject, branch: str) -> int | None:
-        """Create a branch. Return the snapshot from which it starts, or None if another commit is in the way."""
-        # The age lets the table's own maintenance remove the branch of a run that was killed and never retried.
-        update = table.manageSnapshots().createBranch(branch).setMaxRefAgeMs(branch, _MAX_AGE_MS)
-        if not _succeeds(update.commit):
-            return None
-        table.refresh()
-        snapshot = table.snapshot(branch)
-        return None if snapshot is None else int(snapshot.snapshotId())
-
-    def _remove_branch(self, table: JavaObject, branch: str) -> None:
-        """Remove a branch. A retry, or the expiry of snapshots, removes one that stays."""
-        with suppress(PySparkException, Py4JJavaError):
-            table.manageSnapshots().removeBranch(branch).commit()
-
-    def _is_picked(self, table: JavaObject, branch: str, start: int, reads_table: bool) -> bool:
-        """Pick the snapshot of a branch into the main branch. Return False if another commit is in the way."""
-        table.refresh()
-        # The update replaces the metadata that is compared here, or fails.
-        update = table.manageSnapshots()
-        snapshot = table.snapshot(branch)
-        if snapshot is None:
-            # A retry has dropped the branch.
-            return False
-        if snapshot.snapshotId() == start:
-            # Iceberg makes no snapshot if a run without rows replaces the partitions of its rows.
-            return True
-        if snapshot.parentId() != start:
-            # A retry has dropped the branch during the write, and Iceberg has created it again from the main branch.
-            return False
-        if not reads_table:
-            return _succeeds(lambda: update.cherrypick(snapshot.snapshotId()).commit())
-        # Iceberg calls a merge without matches an append, which a pick adds to rows that the merge has not seen.
-        if table.currentSnapshot().snapshotId() != start:
-            return False
-        return _succeeds(lambda: update.fastForwardBranch("main", branch).commit())
 
     def _iceberg(self) -> JavaObject:
         """Return the table of Iceberg's own interface in its current state."""
@@ -274,6 +237,46 @@ class IcebergTable(ConnectorTable):
 
     def _properties(self, rows: int) -> dict[str, str]:
         return {f"{self._PROPERTY}run": self._run, f"{self._PROPERTY}rows": str(rows), "wap.id": self._run}
+
+
+def _create_branch(table: JavaObject, branch: str) -> int | None:
+    """Create a branch. Return the snapshot from which it starts, or None if another commit is in the way."""
+    # The age lets the table's own maintenance remove the branch of a run that was killed and never retried.
+    update = table.manageSnapshots().createBranch(branch).setMaxRefAgeMs(branch, _MAX_AGE_MS)
+    if not _succeeds(update.commit):
+        return None
+    table.refresh()
+    snapshot = table.snapshot(branch)
+    return None if snapshot is None else int(snapshot.snapshotId())
+
+
+def _remove_branch(table: JavaObject, branch: str) -> None:
+    """Remove a branch. A retry, or the expiry of snapshots, removes one that stays."""
+    with suppress(PySparkException, Py4JJavaError):
+        table.manageSnapshots().removeBranch(branch).commit()
+
+
+def _pick_snapshot(table: JavaObject, branch: str, start: int, reads_table: bool) -> bool:
+    """Pick the snapshot of a branch into the main branch. Return False if another commit is in the way."""
+    table.refresh()
+    # The update replaces the metadata that is compared here, or fails.
+    update = table.manageSnapshots()
+    snapshot = table.snapshot(branch)
+    if snapshot is None:
+        # A retry has dropped the branch.
+        return False
+    if snapshot.snapshotId() == start:
+        # Iceberg makes no snapshot if a run without rows replaces the partitions of its rows.
+        return True
+    if snapshot.parentId() != start:
+        # A retry has dropped the branch during the write, and Iceberg has created it again from the main branch.
+        return False
+    if not reads_table:
+        return _succeeds(lambda: update.cherrypick(snapshot.snapshotId()).commit())
+    # Iceberg calls a merge without matches an append, which a pick adds to rows that the merge has not seen.
+    if table.currentSnapshot().snapshotId() != start:
+        return False
+    return _succeeds(lambda: update.fastForwardBranch("main", branch).commit())
 
 
 class DeltaTable(ConnectorTable):

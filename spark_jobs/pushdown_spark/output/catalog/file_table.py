@@ -133,7 +133,7 @@ class FileTableTarget(FileTarget):
         return self._output.catalog_table
 
     @property
-    def place(self) -> Mapping[str, str]:
+    def summary_fields(self) -> Mapping[str, str]:
         """The qualified name of the table, and its directory."""
         return {"table": self._entry.name, "location": self._paths.output}
 
@@ -182,7 +182,7 @@ class FileTableTarget(FileTarget):
             return None
         rows = self._table.properties.get(_ROWS, "")
         summary = OutputSummary(mode=self.spec.mode, columns=column_types(self._table.schema))
-        return int(rows) if rows.isdigit() else None, summary.model_copy(update=self.place)
+        return int(rows) if rows.isdigit() else None, summary.model_copy(update=self.summary_fields)
 
     @property
     def _tracks_partitions(self) -> bool:
@@ -199,14 +199,14 @@ class FileTableTarget(FileTarget):
             raise _change_error(self._entry)
 
     def exists(self) -> bool:
-        """Return whether the catalog has the table. Empty directories in the place of a new table are deleted.
+        """Return whether the catalog has the table. Empty directories at the location of a new table are deleted.
 
-        Raises BadSpecError if there are files in the place of a new table.
+        Raises BadSpecError if there are files at the location of a new table.
         """
         exists = self._entry.definition() is not None
         if self._table is not None:
             if self.spec.mode is OutputMode.OVERWRITE:
-                self._check_places(self._table, None)
+                self._check_partition_locations(self._table, None)
         elif exists:
             if self.spec.mode not in (OutputMode.ERROR_IF_EXISTS, OutputMode.IGNORE):
                 raise _change_error(self._entry)
@@ -241,7 +241,7 @@ class FileTableTarget(FileTarget):
             return change
         entries = self._entry.partitions()
         missing = [name for name in names if name not in entries]
-        self._check_places(table, [name for name in names if name in entries])
+        self._check_partition_locations(table, [name for name in names if name in entries])
         self._check_unknown_files(missing)
         entries_to_drop: Sequence[str] = ()
         if self.spec.mode is OutputMode.OVERWRITE:
@@ -250,7 +250,7 @@ class FileTableTarget(FileTarget):
             entries_to_drop = removals
         return change.model_copy(update={"added": tuple(missing), "dropped": tuple(entries_to_drop)})
 
-    def _check_places(self, table: TableDefinition, partitions: Sequence[str] | None) -> None:
+    def _check_partition_locations(self, table: TableDefinition, partitions: Sequence[str] | None) -> None:
         """Raise BadSpecError if the files of a partition to change are outside the directory of the table."""
         if not table.partition_by or not table.tracks_partitions:
             return
@@ -284,7 +284,7 @@ class FileTableTarget(FileTarget):
         removals = [partition for partition in others if names[partition] in replacements]
         if self._output.replace_where is not None:
             removals = sorted({*removals, *self._select_partitions(others)})
-        self._check_places(table, removals)
+        self._check_partition_locations(table, removals)
         return removals
 
     def _directories(self, table: TableDefinition) -> set[str]:

@@ -62,8 +62,8 @@ class DatabaseOutput(Output):
     def prepare(self) -> bool:
         """Claim the run in the ledger of the database, and delete the staging tables of earlier attempts."""
         if not self._attempt.prepare():
-            if self._attempt.committed is not None:
-                self.committed_rows, self.summary = self._attempt.committed
+            if self._attempt.earlier_commit is not None:
+                self.committed_rows, self.summary = self._attempt.earlier_commit
             return False
         try:
             self._existing = self._attempt.existing_table()

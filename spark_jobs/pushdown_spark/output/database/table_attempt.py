@@ -71,11 +71,11 @@ class TableAttempt:
         self._connect = connect
         self._ledger: RunLedger | None = None
         """The ledger of the table, set by `prepare`."""
-        self._staged: _StagedTable | None = None
+        self._staged_table: _StagedTable | None = None
         self._stages = 0
         self.staging: StagingTables | None = None
         """The staging tables, or None before `stage`."""
-        self.committed: tuple[int | None, OutputSummary] | None = None
+        self.earlier_commit: tuple[int | None, OutputSummary] | None = None
         """Rows and summary of an earlier attempt that has committed, set by `prepare`."""
 
     @property
@@ -86,7 +86,7 @@ class TableAttempt:
     @property
     def table(self) -> RemoteTable:
         """The columns of the table, or of the table to create, after `stage`."""
-        return self._require_staged().columns
+        return self._require_staged_table().columns
 
     def prepare(self) -> bool:
         """Claim the run. Return False if there is nothing to write.
@@ -132,7 +132,7 @@ class TableAttempt:
             staging = StagingTables.of(self.target, run, self._attempt, self._stages, reads_one=reads_one)
             self._stages += 1
             # Set before the tables exist, so that `abort` deletes what was created before a failure.
-            self.staging, self._staged = staging, None
+            self.staging, self._staged_table = staging, None
             if existing is not None:
                 target_columns(schema, existing, name_rule=name_rule)
                 staging.create_like(connection, existing)
@@ -142,7 +142,7 @@ class TableAttempt:
         columns = target_columns(schema, table, name_rule=name_rule)
         keys = tuple(_key_column(key, table, name_rule) for key in self._output.merge_keys)
         change = TableChange(staging, self._output.mode, tuple(column.name for column in columns), keys)
-        self._staged = _StagedTable(change, table, is_new=existing is None)
+        self._staged_table = _StagedTable(change, table, is_new=existing is None)
         has_parts = self.target.has_parts
         return PartitionWriter(self._address, staging.rows, staging.record, columns, has_parts, self._connect)
 
@@ -152,7 +152,7 @@ class TableAttempt:
         `suffixes` has the ends of their names by partition.
         """
         with closing(self._connect(self._address)) as connection:
-            suffixes_in_table = self._require_staged().change.staging.suffixes(connection)
+            suffixes_in_table = self._require_staged_table().change.staging.suffixes(connection)
         if lost := [partition for partition, suffix in suffixes.items() if suffixes_in_table.get(partition) != suffix]:
             raise RemoteFailedError(
                 f"an executor was lost after it had loaded partition {lost[0]}, whose rows may differ from those of "
@@ -161,23 +161,23 @@ class TableAttempt:
 
     def copy_parts(self) -> None:
         """Collect the rows of all tasks in one table, if a later step reads one and tasks have loaded parts."""
-        change = self._require_staged().change
+        change = self._require_staged_table().change
         if self.target.has_parts and not change.staging.is_split:
             with closing(self._connect(self._address)) as connection:
                 change.staging.copy_parts(connection, change.columns)
 
     def check(self, condition: str = "") -> None:
         """Check the staged rows. `condition` is `replace_where` in the SQL of the database."""
-        staged = self._require_staged()
+        staged = self._require_staged_table()
         change = replace(staged.change, condition=condition)
-        self._staged = replace(staged, change=change)
+        self._staged_table = replace(staged, change=change)
         if change.condition or change.keys:
             with closing(self._connect(self._address)) as connection:
                 change.check(connection)
 
     def commit(self, partitions: int, summary: OutputSummary) -> OutputSummary | None:
         """Move the rows of a number of partitions. Return None if mode `ignore` found a table that exists now."""
-        staged, ledger = self._require_staged(), self._require_ledger()
+        staged, ledger = self._require_staged_table(), self._require_ledger()
         staging = staged.change.staging
         summary = summary.model_copy(update={"table": self.target.display_name})
         text = summary_text(summary)
@@ -192,7 +192,7 @@ class TableAttempt:
 
     def _move_rows(self, connection: WriteConnection, partitions: int, summary: str) -> bool:
         """Move the rows in one transaction. Return False if mode `ignore` found a table that exists now."""
-        change, ledger = self._require_staged().change, self._require_ledger()
+        change, ledger = self._require_staged_table().change, self._require_ledger()
         if change.staging.is_split:
             # SQLite attaches no file within the transaction.
             ledger.check_claim(connection)
@@ -242,7 +242,7 @@ class TableAttempt:
         if is_new_generation and self._output.mode.is_repeatable:
             return False
         summary = OutputSummary.model_validate_json(record.summary)
-        self.committed = record.row_count, summary.model_copy(update={"is_from_earlier_try": True})
+        self.earlier_commit = record.row_count, summary.model_copy(update={"is_from_earlier_try": True})
         return True
 
     def _may_write(self, table_exists: bool) -> bool:
@@ -250,7 +250,7 @@ class TableAttempt:
 
     def _create_table(self, connection: WriteConnection) -> None:
         """Make the staging table the missing table. Raises RemoteFailedError if the table was there before."""
-        staged = self._require_staged()
+        staged = self._require_staged_table()
         if not staged.is_new or self.target.dialect.is_mysql:
             # The staging table lacks constraints of the table. In MySQL and MariaDB, `rename_to_target` has seen the
             # table.
@@ -289,9 +289,9 @@ class TableAttempt:
         assert self._ledger is not None
         return self._ledger
 
-    def _require_staged(self) -> _StagedTable:
-        assert self._staged is not None
-        return self._staged
+    def _require_staged_table(self) -> _StagedTable:
+        assert self._staged_table is not None
+        return self._staged_table
 
 
 def _key_column(name: str, table: RemoteTable, name_rule: NameRule) -> RemoteColumn:

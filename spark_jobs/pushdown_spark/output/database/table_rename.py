@@ -1,13 +1,14 @@
 """The rename of a staging table to the missing table of a run, in MySQL and MariaDB.
 
-These databases rename outside of transactions. So the ledger shows how far an attempt has come, and the comment of the
-renamed table shows which attempt has created it:
+These databases rename outside of transactions, so a rename and the record of it are two steps. The state of the run in
+the ledger shows the step that an attempt has reached, and the comment of the renamed table names the attempt:
 
-    WRITING     `rename_to_target` has not begun
-    MOVING      the attempt is about to rename, or has renamed. If it died here, `resolve_rename` of the next attempt
-                looks at the comment.
-    COMMITTED   the table has the rows of the attempt
-    WRITING     the table is missing, or another program has created it
+    WRITING     The rename has not begun.
+    MOVING      The rename is about to begin, or is done. If the attempt dies here, the next one compares the comment of
+                the table with the attempt (`resolve_rename`).
+    COMMITTED   The rename is done, and the table has the rows of the attempt.
+
+The state returns to WRITING if the attempt died before the rename, or another program has created the table.
 """
 
 from __future__ import annotations

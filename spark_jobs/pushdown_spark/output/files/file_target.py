@@ -37,7 +37,7 @@ class FileTarget(ABC):
         """The path or the table, as the user gave it."""
 
     @property
-    def place(self) -> Mapping[str, str]:
+    def summary_fields(self) -> Mapping[str, str]:
         """The fields of the summary that name the table and its directory."""
         return {}
 

@@ -1,4 +1,4 @@
-"""The moves of a commit: which staged files and directories take which place in the output."""
+"""The renames that put staged rows into an output, for each mode."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _PART = "part-"
 
 
 def is_data(path: str) -> bool:
-    """Return whether a path below the staged rows is that of a file with rows, in no directory but those of partitions.
+    """Return whether a path below the staged rows is a file of the committed write: only partitions are above it.
 
-    A task that Spark has given up may still write to another one, after the job that committed the files of the others.
+    A task attempt that Spark has abandoned may go on writing to a temporary directory after the write was committed.
     """
     *directories, name = path.strip("/").split("/")
     return all("=" in directory for directory in directories) and not is_hidden(name)
@@ -33,7 +33,7 @@ def partitions_of(entries: Iterable[FileEntry], paths: OutputPaths) -> list[str]
 
 @dataclass(frozen=True)
 class MovePlanner:
-    """The moves of one attempt. Files that an append adds have names with the run, by which a retry replaces them."""
+    """The moves of one attempt. An append puts the run into the names of its files, so that a retry finds them."""
 
     files: Files
     paths: OutputPaths
@@ -46,8 +46,8 @@ class MovePlanner:
     def replace_output(self, *, exists: bool) -> Iterator[Move]:
         """Yield the moves that replace the output with the directory of all staged rows.
 
-        `exists` is whether the run has found an output that it may replace. Otherwise another program has created what
-        is there, and the move of the staged rows fails.
+        `exists` is whether the run has found an output that it may replace. If not, another program may have created
+        one since, and the move of the staged rows fails.
         """
         if exists and self.files.exists(self.paths.output):
             yield Move(hidden="whole", output=self.paths.output, is_inward=False)

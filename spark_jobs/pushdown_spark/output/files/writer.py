@@ -332,7 +332,7 @@ class FileOutput(Output):
             bytes=sum(entry.length for entry in files),
             partitions=tuple(names[:MAX_PARTITIONS]),
             partitions_total=len(names),
-        ).model_copy(update=self._target.place)
+        ).model_copy(update=self._target.summary_fields)
 
 
 def open_output(
