@@ -9,17 +9,11 @@ except ImportError:
 try:
     from airflow.sdk.exceptions import AirflowFailException, AirflowNotFoundException
 except ImportError:
-    from airflow.exceptions import (  # type: ignore[attr-defined, no-redef]
-        AirflowFailException,
-        AirflowNotFoundException,
-    )
+    from airflow.exceptions import AirflowFailException, AirflowNotFoundException  # type: ignore[attr-defined, no-redef]
 try:
     from airflow.sdk.exceptions import AirflowTaskTimeout, TaskDeferralError
 except ImportError:
-    from airflow.exceptions import (  # type: ignore[no-redef]
-        AirflowTaskTimeout,
-        TaskDeferralError,
-    )
+    from airflow.exceptions import AirflowTaskTimeout, TaskDeferralError  # type: ignore[no-redef]
 try:
     from airflow.sdk.plugins_manager import AirflowPlugin
 except ImportError:

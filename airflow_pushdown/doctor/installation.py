@@ -14,12 +14,7 @@ from airflow_pushdown.spark_submit.class_archive import class_archive
 from airflow_pushdown.spark_submit.conf_directory import JARS_KEY, PACKAGES_KEY
 from airflow_pushdown.spark_submit.java import MIN_JAVA, describe_java, find_java
 from airflow_pushdown.spark_submit.spark_installation import SPARK_PYTHON_VARIABLE, SparkInstallation
-from airflow_pushdown.spark_submit.spark_python import (
-    check_libraries,
-    check_pyspark,
-    describe_python,
-    driver_python,
-)
+from airflow_pushdown.spark_submit.spark_python import check_libraries, check_pyspark, describe_python, driver_python
 
 _HADOOP = re.compile(r"hadoop-client-api-(?P<version>\d.*)\.jar")
 _JDBC_DRIVERS: Mapping[str, str] = {

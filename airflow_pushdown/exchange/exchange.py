@@ -15,13 +15,7 @@ from uuid import uuid4
 from airflow.sdk.log import mask_secret
 
 from airflow_pushdown.exceptions import PushdownTaskError, config_error
-from airflow_pushdown.exchange.exchange_files import (
-    PRIVATE,
-    SHARED_WITH_GROUP,
-    DirectoryFiles,
-    ExchangeFiles,
-    open_uri,
-)
+from airflow_pushdown.exchange.exchange_files import PRIVATE, SHARED_WITH_GROUP, DirectoryFiles, ExchangeFiles, open_uri
 from pushdown_spark.contract import JobResult, JobSpec, SecretValues
 from pushdown_spark.contract.encryption import KEY_VARIABLE, KEY_WAYS, encrypt
 from pushdown_spark.contract.progress import Progress, progress_path

@@ -26,12 +26,7 @@ from airflow_pushdown.spark_submit.application import (
 )
 from airflow_pushdown.spark_submit.archive_recording import use_archive
 from airflow_pushdown.spark_submit.class_archive import DIRECTORY_VARIABLE
-from airflow_pushdown.spark_submit.conf_directory import (
-    CLASS_PATH_KEY,
-    CONF_DIRECTORY,
-    submit_settings,
-    unmovable_file,
-)
+from airflow_pushdown.spark_submit.conf_directory import CLASS_PATH_KEY, CONF_DIRECTORY, submit_settings, unmovable_file
 from airflow_pushdown.spark_submit.environment import child_environment
 from airflow_pushdown.spark_submit.failures import check_exit, driver_lost_error, no_result_error, task_killed_error
 from airflow_pushdown.spark_submit.jvm_options import SUBMIT_OPTIONS, compiler_options, user_options

@@ -9,13 +9,7 @@ from airflow_pushdown.connections.credentials import airflow_connection
 from airflow_pushdown.connections.database_connections import database_connection
 from airflow_pushdown.exceptions import config_error
 from airflow_pushdown.operators.values import naming_parameters
-from pushdown_spark.contract import (
-    AnySourceSpec,
-    RemoteConnection,
-    RemoteSourceSpec,
-    SourceSpec,
-    TableSourceSpec,
-)
+from pushdown_spark.contract import AnySourceSpec, RemoteConnection, RemoteSourceSpec, SourceSpec, TableSourceSpec
 
 _CONNECTION = "source_conn_id"
 

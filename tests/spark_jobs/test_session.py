@@ -16,13 +16,7 @@ from spark_rows import sorted_rows
 from text_sources import both_readers, text_session
 
 from pushdown_spark.contract import IntervalSpec, QuerySpec
-from pushdown_spark.errors import (
-    BadPredicateError,
-    BadSchemaError,
-    BadSpecError,
-    PushdownError,
-    UnknownColumnError,
-)
+from pushdown_spark.errors import BadPredicateError, BadSchemaError, BadSpecError, PushdownError, UnknownColumnError
 from pushdown_spark.result import PushdownResult
 from pushdown_spark.session import PushdownSession
 

@@ -12,14 +12,7 @@ from pydantic import ValidationError
 
 from pushdown_spark.contract import JobResult, SecretValues
 from pushdown_spark.contract.driver_claim import claim
-from pushdown_spark.contract.encryption import (
-    KEY_ALIAS,
-    KEY_VARIABLE,
-    KEY_WAYS,
-    DecryptionError,
-    decrypt,
-    is_encrypted,
-)
+from pushdown_spark.contract.encryption import KEY_ALIAS, KEY_VARIABLE, KEY_WAYS, DecryptionError, decrypt, is_encrypted
 from pushdown_spark.contract.progress import Progress, progress_path
 from pushdown_spark.errors import BadSpecError
 from pushdown_spark.local_paths import is_local, local_path

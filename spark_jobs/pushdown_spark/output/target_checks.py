@@ -19,12 +19,7 @@ from pushdown_spark.errors import (
     UnwritableValueError,
 )
 from pushdown_spark.expressions.names import NameRule
-from pushdown_spark.output.files.layout import (
-    CLAIMS_OF_ALL_RUNS,
-    CLAIMS_OF_PARTITIONS,
-    hidden_directory,
-    unescape_name,
-)
+from pushdown_spark.output.files.layout import CLAIMS_OF_ALL_RUNS, CLAIMS_OF_PARTITIONS, hidden_directory, unescape_name
 from pushdown_spark.runtime.file_systems.base_files import Files, is_hidden
 from pushdown_spark.runtime.file_systems.file_paths import real_path
 

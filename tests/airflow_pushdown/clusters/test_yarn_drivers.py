@@ -7,10 +7,7 @@ import os
 from pathlib import Path
 
 import pytest
-from standalone_master import (
-    SPEC,
-    MakeHook,
-)
+from standalone_master import SPEC, MakeHook
 
 from airflow_pushdown.clusters.yarn import TAGS_KEY
 from airflow_pushdown.exceptions import SubmitFailedError

@@ -33,17 +33,7 @@ from browser import (  # type: ignore[import-not-found]
     unreadable_trees,
     violations,
 )
-from report_site import (  # type: ignore[import-not-found]
-    READER,
-    REPORTS,
-    START,
-    Site,
-    api_server,
-    gallery_dag,
-    idle_dag,
-    pipeline_dag,
-    states_dag,
-)
+from report_site import READER, REPORTS, START, Site, api_server, gallery_dag, idle_dag, pipeline_dag, states_dag  # type: ignore[import-not-found]
 from sqlalchemy import delete, select, update
 
 from airflow_pushdown.plugin.links import PROGRESS_KEY, report_path

@@ -20,16 +20,7 @@ from airflow.models.taskinstance import TaskInstance
 from airflow.models.xcom import XComModel
 from airflow.sdk import DAG
 from airflow.utils.session import create_session
-from browser import (  # type: ignore[import-not-found]
-    background,
-    brightness,
-    labels_outside_boxes,
-    logged_in,
-    overflow,
-    switch_theme,
-    tab,
-    violations,
-)
+from browser import background, brightness, labels_outside_boxes, logged_in, overflow, switch_theme, tab, violations  # type: ignore[import-not-found]
 from report_site import (  # type: ignore[import-not-found]
     HOSTILE,
     READER,

@@ -14,12 +14,7 @@ from environments import environment, libraries_of, wheel, with_spark
 from airflow_pushdown.exceptions import ColumnError, ConfigError, PredicateError, SubmitFailedError
 from airflow_pushdown.hooks.submission import Submission
 from airflow_pushdown.hooks.submit import PushdownSubmitHook
-from airflow_pushdown.spark_submit.spark_python import (
-    REQUIRED_MODULES,
-    check_pyspark,
-    describe_python,
-    driver_python,
-)
+from airflow_pushdown.spark_submit.spark_python import REQUIRED_MODULES, check_pyspark, describe_python, driver_python
 from pushdown_spark.contract import JobSpec, QuerySpec, SourceSpec
 
 SPEC = JobSpec(

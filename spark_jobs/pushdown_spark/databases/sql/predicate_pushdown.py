@@ -13,13 +13,7 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from pushdown_spark.contract import ConjunctReport
-from pushdown_spark.databases.sql.builder import (
-    all_of,
-    any_of,
-    longest_path,
-    parser_depth,
-    to_sql,
-)
+from pushdown_spark.databases.sql.builder import all_of, any_of, longest_path, parser_depth, to_sql
 from pushdown_spark.databases.sql.column_conditions import Polarity
 from pushdown_spark.databases.sql.expressions import ExpressionWriter
 from pushdown_spark.databases.sql.remote_table import Dialect, RemoteTable

@@ -16,13 +16,7 @@ from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.sql import functions as f
 
 from pushdown_spark.contract import CatalogOutputSpec, ErrorCode, OutputMode, OutputSummary
-from pushdown_spark.errors import (
-    BadPredicateError,
-    BadSpecError,
-    CheckFailedError,
-    PushdownError,
-    UnknownColumnError,
-)
+from pushdown_spark.errors import BadPredicateError, BadSpecError, CheckFailedError, PushdownError, UnknownColumnError
 from pushdown_spark.expressions.names import ANY_CASE
 from pushdown_spark.expressions.session_settings import session_name_rule, temporary_settings
 from pushdown_spark.output.base_output import Output, column_types

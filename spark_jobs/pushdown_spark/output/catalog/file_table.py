@@ -9,18 +9,8 @@ from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import functions as f
 from pyspark.sql import types as t
 
-from pushdown_spark.contract import (
-    CatalogOutputSpec,
-    ErrorCode,
-    OutputMode,
-    OutputSummary,
-)
-from pushdown_spark.errors import (
-    BadPredicateError,
-    BadSpecError,
-    CheckFailedError,
-    PushdownError,
-)
+from pushdown_spark.contract import CatalogOutputSpec, ErrorCode, OutputMode, OutputSummary
+from pushdown_spark.errors import BadPredicateError, BadSpecError, CheckFailedError, PushdownError
 from pushdown_spark.expressions.session_settings import session_name_rule
 from pushdown_spark.output.base_output import column_types
 from pushdown_spark.output.catalog.catalog_entry import (

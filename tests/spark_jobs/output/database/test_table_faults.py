@@ -12,16 +12,7 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from interrupted_tables import (
-    OLD,
-    InterruptedConnection,
-    TableWrite,
-    fork,
-    interrupt,
-    kill_self,
-    stop_self,
-    write_once,
-)
+from interrupted_tables import OLD, InterruptedConnection, TableWrite, fork, interrupt, kill_self, stop_self, write_once
 from table_databases import KINDS, Database, open_database
 
 from pushdown_spark.contract import OutputMode

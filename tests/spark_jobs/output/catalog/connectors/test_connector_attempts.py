@@ -13,12 +13,7 @@ from py4j.java_gateway import JavaObject
 from pyspark.sql import SparkSession
 
 from pushdown_spark.contract import OutputMode
-from pushdown_spark.errors import (
-    BadSpecError,
-    OutputExistsError,
-    OutputTakenError,
-    PushdownError,
-)
+from pushdown_spark.errors import BadSpecError, OutputExistsError, OutputTakenError, PushdownError
 from pushdown_spark.output.catalog.connector_output import ConnectorOutput
 from pushdown_spark.output.catalog.connector_tables import IcebergTable
 from pushdown_spark.runtime.jvm_gateway import java_class
