@@ -17,7 +17,9 @@ from pathlib import Path
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 
 from airflow_pushdown import operators
-from airflow_pushdown.clusters.drivers import KubernetesDrivers, StandaloneDrivers, YarnDrivers
+from airflow_pushdown.clusters.kubernetes import KubernetesDrivers
+from airflow_pushdown.clusters.standalone import StandaloneDrivers
+from airflow_pushdown.clusters.yarn import YarnDrivers
 from airflow_pushdown.parameters import (
     JOIN,
     LAZY_ORC,

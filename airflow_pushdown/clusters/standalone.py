@@ -1,4 +1,4 @@
-"""Submission of a Python program to a Spark standalone cluster in deploy mode cluster."""
+"""Spark standalone clusters: the command that submits a Python program, and the drivers that run there."""
 
 from __future__ import annotations
 
@@ -7,7 +7,17 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
+from urllib.parse import quote
 
+from airflow_pushdown.clusters.drivers import (
+    SHORT_TIMEOUT,
+    TIMEOUT,
+    ClusterUnreachableError,
+    DriverPhase,
+    DriverStatus,
+    call_cluster,
+)
 from airflow_pushdown.exceptions import config_error
 from airflow_pushdown.packaging import job_archive, job_program
 from pushdown_spark.local_paths import local_path
@@ -92,6 +102,66 @@ def standalone_command(
 def standalone_environment(environment: Mapping[str, str]) -> dict[str, str]:
     """Return the environment of a spark-submit whose variables with the prefix SPARK_ reach the driver."""
     return {name: value for name, value in environment.items() if name not in _OWN_HOST}
+
+
+class StandaloneDrivers:
+    """Drivers of a Spark standalone cluster. Their ids look like `driver-20260131120000-0001`."""
+
+    kind: ClassVar[str] = "standalone"
+    min_interval: ClassVar[float] = 1.0
+    _PHASES: ClassVar[Mapping[str, DriverPhase]] = {
+        "FINISHED": DriverPhase.SUCCEEDED,
+        "KILLED": DriverPhase.FAILED,
+        "FAILED": DriverPhase.FAILED,
+        "ERROR": DriverPhase.FAILED,
+    }
+    _NOT_ACTIVE: ClassVar[str] = "Current state is not alive"
+    """The beginning of the message of a master that is not the active one."""
+
+    def __init__(self, addresses: list[str]) -> None:
+        """Set the addresses of the REST servers of all masters, of which one is active."""
+        self._addresses = addresses
+
+    def status(self, driver_id: str) -> DriverStatus:
+        """Return the status of a driver. The state UNKNOWN means that the master recovers, so the driver is active."""
+        response = self._request("GET", "status", driver_id)
+        state = response.get("driverState")
+        if state is None:
+            return DriverStatus(DriverPhase.MISSING, "", "the Spark master does not know the driver")
+        return DriverStatus(
+            self._PHASES.get(str(state), DriverPhase.ACTIVE), str(state), str(response.get("message") or "")
+        )
+
+    def kill(self, driver_id: str) -> None:
+        """Ask the master to end a driver."""
+        self._request("POST", "kill", driver_id, SHORT_TIMEOUT)
+
+    def find(self, tag: str, *, are_active: bool) -> list[str]:
+        """Return nothing, because drivers of a standalone cluster have no tags."""
+        return []
+
+    def settings(self) -> dict[str, object]:
+        """Return the addresses."""
+        return {"addresses": self._addresses}
+
+    def _request(
+        self, method: str, action: str, driver_id: str, timeout: tuple[float, float] = TIMEOUT
+    ) -> Mapping[str, object]:
+        """Return the response of the active master."""
+        problem = "there is no address of a Spark master"
+        for address in self._addresses:
+            try:
+                response = call_cluster(
+                    method, f"{address}/v1/submissions/{action}/{quote(driver_id, safe='')}", timeout=timeout
+                )
+            except ClusterUnreachableError as error:
+                problem = str(error)
+                continue
+            message = str(response.get("message") or "")
+            if "success" in response and self._NOT_ACTIVE not in message:
+                return response
+            problem = f"{address}: {message or 'not the response of a Spark master'}"
+        raise ClusterUnreachableError(problem)
 
 
 def _hosts(master: str) -> list[str]:

@@ -12,11 +12,11 @@ from airflow_pushdown.clusters.drivers import (
     Drivers,
     DriverStatus,
     DriverWatch,
-    KubernetesDrivers,
     driver_unreachable_error,
     end_driver,
     end_driver_or_warn,
 )
+from airflow_pushdown.clusters.kubernetes import KubernetesDrivers
 from airflow_pushdown.exceptions import PushdownTaskError
 from airflow_pushdown.exchange.exchange import Exchange
 from pushdown_spark.contract import JobResult, JobSpec

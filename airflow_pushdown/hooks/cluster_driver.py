@@ -6,9 +6,9 @@ from airflow_pushdown.clusters.drivers import (
     ClusterUnreachableError,
     DriverPhase,
     DriverStatus,
-    StandaloneDrivers,
     driver_unreachable_error,
 )
+from airflow_pushdown.clusters.standalone import StandaloneDrivers
 from airflow_pushdown.clusters.tracking import TrackedDriver
 from airflow_pushdown.exceptions import PushdownTaskError, retryable_error
 from airflow_pushdown.exchange.exchange import Exchange

@@ -9,16 +9,10 @@ from typing import Any
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.sdk import BaseHook
 
-from airflow_pushdown.clusters.drivers import (
-    RUN_LABEL,
-    ClusterUnreachableError,
-    Drivers,
-    KubernetesDrivers,
-    StandaloneDrivers,
-    YarnDrivers,
-)
-from airflow_pushdown.clusters.standalone import rest_addresses
-from airflow_pushdown.clusters.yarn import TAGS_KEY, WAIT_KEY, configured_addresses
+from airflow_pushdown.clusters.drivers import ClusterUnreachableError, Drivers
+from airflow_pushdown.clusters.kubernetes import RUN_LABEL, KubernetesDrivers
+from airflow_pushdown.clusters.standalone import StandaloneDrivers, rest_addresses
+from airflow_pushdown.clusters.yarn import TAGS_KEY, WAIT_KEY, YarnDrivers, configured_addresses
 from airflow_pushdown.exceptions import PushdownTaskError, config_error
 from airflow_pushdown.exchange.exchange import ExchangeLocation
 from airflow_pushdown.spark_submit.application import HISTORY_EXTRA

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Self
@@ -16,11 +16,14 @@ from pydantic import TypeAdapter
 from airflow_pushdown.clusters.drivers import (
     ClusterUnreachableError,
     DriverPhase,
+    Drivers,
     DriverStatus,
     DriverWatch,
-    drivers_of,
     end_driver_or_warn,
 )
+from airflow_pushdown.clusters.kubernetes import KubernetesDrivers
+from airflow_pushdown.clusters.standalone import StandaloneDrivers
+from airflow_pushdown.clusters.yarn import YarnDrivers
 from airflow_pushdown.exceptions import PushdownTaskError
 from airflow_pushdown.exchange.exchange import Exchange, ExchangeLocation
 from airflow_pushdown.progress_reports import ProgressReports, store_progress
@@ -34,6 +37,14 @@ _KILL_SECONDS = 20.0
 _POLL_SECONDS = 0.2
 _HAS_ON_KILL = hasattr(BaseTrigger, "on_kill")
 """Whether Airflow calls `on_kill` of triggers, as it does since 3.3. There, their threads can also store XComs."""
+_DRIVERS: Mapping[str, Callable[..., Drivers]] = {
+    drivers.kind: drivers for drivers in (StandaloneDrivers, YarnDrivers, KubernetesDrivers)
+}
+
+
+def drivers_of(kind: str, settings: Mapping[str, object]) -> Drivers:
+    """Return the drivers of a cluster from the values of `kind` and `settings()`."""
+    return _DRIVERS[kind](**settings)
 
 
 @dataclass(frozen=True)
@@ -74,9 +85,9 @@ class DriverTrigger(BaseTrigger):
     ) -> None:
         """Set what to wait for.
 
-        `kind` and `settings` describe a class of `clusters.drivers`. `exchange` has the fields of the
-        run's `ExchangeLocation`. `end_time` is the end of the task's execution timeout in seconds since the epoch. With
-        `stores_progress`, the report page shows the progress of the job.
+        `kind` and `settings` are those of `Drivers`. `exchange` has the fields of the run's `ExchangeLocation`.
+        `end_time` is the end of the task's execution timeout in seconds since the epoch. With `stores_progress`, the
+        report page shows the progress of the job.
         """
         super().__init__()  # type: ignore[no-untyped-call]
         self.kind = kind

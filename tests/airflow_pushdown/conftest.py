@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from standalone_master import SECRETS, SPEC, START_SECONDS, MakeHook, connect, is_active, start_master
 
-from airflow_pushdown.clusters.drivers import StandaloneDrivers
+from airflow_pushdown.clusters.standalone import StandaloneDrivers
 from airflow_pushdown.hooks.submission import Submission
 from airflow_pushdown.hooks.submit import PushdownSubmitHook
 from e2e.ports import HOST, free_port

@@ -10,7 +10,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from airflow_pushdown.clusters.drivers import ClusterUnreachableError, DriverPhase, StandaloneDrivers
+from airflow_pushdown.clusters.drivers import ClusterUnreachableError, DriverPhase
+from airflow_pushdown.clusters.standalone import StandaloneDrivers
 from airflow_pushdown.hooks.submit import PushdownSubmitHook
 from e2e import jvm
 from e2e.ports import free_port

@@ -17,7 +17,8 @@ from pathlib import Path
 import pytest
 from cryptography.fernet import Fernet
 
-from airflow_pushdown.clusters.drivers import RUN_LABEL, DriverPhase, DriverStatus
+from airflow_pushdown.clusters.drivers import DriverPhase, DriverStatus
+from airflow_pushdown.clusters.kubernetes import RUN_LABEL
 from airflow_pushdown.clusters.yarn import run_tag
 from airflow_pushdown.exceptions import ConfigError, DriverKilledError, SubmitFailedError
 from airflow_pushdown.hooks.submission import Submission

@@ -16,7 +16,8 @@ from cryptography.fernet import Fernet
 from packable import packable_environment
 from store_servers import AZURE_ACCOUNT, AZURE_KEY, azurite, run_program  # type: ignore[import-not-found]
 
-from airflow_pushdown.clusters.drivers import DriverPhase, YarnDrivers
+from airflow_pushdown.clusters.drivers import DriverPhase
+from airflow_pushdown.clusters.yarn import YarnDrivers
 from airflow_pushdown.environment_archive import environment_archive
 from airflow_pushdown.exceptions import (
     ConfigError,

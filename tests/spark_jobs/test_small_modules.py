@@ -59,7 +59,6 @@ REASONS = {
     "one outside fact: a program, a protocol, an algorithm of the literature": {
         "airflow_pushdown/spark_submit/environment.py",
         "airflow_pushdown/spark_submit/java.py",
-        "airflow_pushdown/clusters/yarn.py",
         "pushdown_spark/contract/message_schema.py",
         "pushdown_spark/optimizer/join_order/star_detection.py",
         "pushdown_spark/optimizer/statistics/distinct_values.py",

@@ -23,16 +23,11 @@ from standalone_master import (
 )
 
 from airflow_pushdown.clusters import tracking
-from airflow_pushdown.clusters.drivers import (
-    ClusterUnreachableError,
-    DriverPhase,
-    DriverStatus,
-    DriverWatch,
-    StandaloneDrivers,
-    drivers_of,
-)
+from airflow_pushdown.clusters.drivers import ClusterUnreachableError, DriverPhase, DriverStatus, DriverWatch
+from airflow_pushdown.clusters.standalone import StandaloneDrivers
 from airflow_pushdown.exceptions import ConfigError, DriverKilledError, SubmitFailedError
 from airflow_pushdown.operators import PushdownScanOperator
+from airflow_pushdown.triggers.driver import drivers_of
 from airflow_pushdown.version_compat import AirflowTaskTimeout
 from e2e.ports import HOST, free_port, free_ports
 from e2e.processes import Programs, wait_for

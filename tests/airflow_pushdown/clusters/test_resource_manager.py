@@ -11,14 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from airflow_pushdown.clusters.drivers import (
-    ClusterUnreachableError,
-    DriverPhase,
-    StandaloneDrivers,
-    YarnDrivers,
-    drivers_of,
-)
-from airflow_pushdown.clusters.yarn import configured_addresses
+from airflow_pushdown.clusters.drivers import ClusterUnreachableError, DriverPhase
+from airflow_pushdown.clusters.standalone import StandaloneDrivers
+from airflow_pushdown.clusters.yarn import YarnDrivers, configured_addresses
+from airflow_pushdown.triggers.driver import drivers_of
 from e2e.ports import HOST, free_port
 
 Configure = Callable[[Mapping[str, str]], None]

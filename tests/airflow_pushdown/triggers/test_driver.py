@@ -14,7 +14,8 @@ import pytest
 from airflow.triggers.base import TriggerEvent
 from standalone_master import SECRETS, START_SECONDS, MakeHook, runs, scan_on_cluster
 
-from airflow_pushdown.clusters.drivers import DriverPhase, StandaloneDrivers, end_driver_or_warn
+from airflow_pushdown.clusters.drivers import DriverPhase, end_driver_or_warn
+from airflow_pushdown.clusters.standalone import StandaloneDrivers
 from airflow_pushdown.operators import PushdownScanOperator
 from airflow_pushdown.triggers import driver as trigger_module
 from airflow_pushdown.triggers.driver import DriverEvent, DriverTrigger
