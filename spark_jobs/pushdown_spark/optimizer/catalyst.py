@@ -107,10 +107,10 @@ def is_same_query(left: DataFrame, right: DataFrame) -> bool:
     return bool(plans[0].sameResult(plans[1]))
 
 
-def is_lossless(original: DataFrame, rewritten: str, analyze: Analyze) -> bool:
+def is_lossless(original: DataFrame, new_sql: str, analyze: Analyze) -> bool:
     """Return whether Spark analyzes the SQL that sqlglot wrote as the same query as the original SQL."""
     try:
-        return is_same_query(original, analyze(rewritten))
+        return is_same_query(original, analyze(new_sql))
     except PySparkException:
         return False
 

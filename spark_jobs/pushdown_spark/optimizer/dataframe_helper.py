@@ -111,8 +111,8 @@ class _TextQuery:
         reordering = JoinReordering(
             self._spark, settings, resolver=resolver, table_statistics=self._table_statistics, types_of=self._types
         )
-        optimized = reordering.reorder(self._query, analyze)
-        return ReorderedJoins(analyze(optimized.sql), optimized.sql, optimized.joins)
+        best_query = reordering.reorder(self._query, analyze)
+        return ReorderedJoins(analyze(best_query.sql), best_query.sql, best_query.joins)
 
     def _columns_by_table(self) -> dict[str, frozenset[str]]:
         """Return columns by the last part of a table's name, without names that different tables share."""

@@ -61,16 +61,16 @@ class DataFrameJoins:
         if plan.isStreaming() or (self._settings.ansi and casts_may_fail(frame)):
             return frame, ()
         try:
-            rewritten = self._rewrite(plan)
+            new_plan = self._rewrite(plan)
         except RecursionError:
             # Conditions that are nested too deeply to translate say nothing about the order.
             return frame, ()
-        if rewritten is None:
+        if new_plan is None:
             return frame, tuple(self._reports)
-        reordered = plan_dataframe(self._spark, rewritten)
-        if reordered.schema != frame.schema:
+        new_frame = plan_dataframe(self._spark, new_plan)
+        if new_frame.schema != frame.schema:
             return frame, tuple(unchanged_report(report, OTHER_COLUMNS) for report in self._reports)
-        return reordered, tuple(self._reports)
+        return new_frame, tuple(self._reports)
 
     def _rewrite(self, plan: JavaObject) -> JavaObject | None:
         """Return a plan with its chains in order, or None if none of them changes."""
@@ -83,10 +83,10 @@ class DataFrameJoins:
 
     def _rewrite_all(self, plans: Sequence[JavaObject]) -> list[JavaObject] | None:
         """Return plans with their chains in order, or None if none of them changes."""
-        rewritten = [self._rewrite(plan) for plan in plans]
-        if all(plan is None for plan in rewritten):
+        new_plans = [self._rewrite(plan) for plan in plans]
+        if all(plan is None for plan in new_plans):
             return None
-        return [old if new is None else new for old, new in zip(plans, rewritten, strict=True)]
+        return [old if new is None else new for old, new in zip(plans, new_plans, strict=True)]
 
     def _rewrite_chain(self, plan: JavaObject, chain: CatalystChain) -> JavaObject | None:
         """Return the plan of a chain in its best order, or None if neither the chain nor its items change."""
@@ -94,15 +94,15 @@ class DataFrameJoins:
         decision = self._decide(chain)
         if decision is None:
             return None if items is None else self._with_items(plan, items)
-        joined = self._joins(decision.after.tree, chain, items or chain.items, decision.broadcast_relations)
+        join = self._joins(decision.after.tree, chain, items or chain.items, decision.broadcast_relations)
         above = [chain.expression(conjunct) for conjunct in decision.after.above]
         if above:
-            joined = self._class(f"{LOGICAL}.Filter")(self._conjunction(above), joined)
+            join = self._class(f"{LOGICAL}.Filter")(self._conjunction(above), join)
         project = self._class(f"{LOGICAL}.Project")
-        rewritten = project(plan.output(), joined)
+        projection = project(plan.output(), join)
         # DataFrames above may still refer to the keys that a join by name hides.
-        rewritten.setTagValue(project.hiddenOutputTag(), plan.metadataOutput())
-        return rewritten
+        projection.setTagValue(project.hiddenOutputTag(), plan.metadataOutput())
+        return projection
 
     def _with_items(self, plan: JavaObject, items: Sequence[JavaObject]) -> JavaObject:
         """Return the plan of a chain in its written order over other items."""
@@ -155,9 +155,9 @@ class DataFrameJoins:
             relation = relation.child()
         columns = {column_name(attribute): str(attribute.name()) for attribute in elements(relation.output())}
         keys = {columns[key].lower(): key for key in chain.keys_of(number) if key in columns}
-        parsed = (_parse_condition(condition, frozenset(columns)) for condition in conditions)
+        sql_conditions = (_parse_condition(condition, frozenset(columns)) for condition in conditions)
         request = StatisticsRequest(
-            name, tuple(condition for condition in parsed if condition is not None), frozenset(keys)
+            name, tuple(condition for condition in sql_conditions if condition is not None), frozenset(keys)
         )
         frame = plan_dataframe(self._spark, relation)
         statistics = self._statistics.statistics_of(f"{name} {frame.semanticHash()}", frame, request)

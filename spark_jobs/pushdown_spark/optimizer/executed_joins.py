@@ -46,8 +46,8 @@ def is_join(node: PlanNode) -> bool:
 def add_row_counts(tree: JoinTree, plans: Sequence[PlanNode]) -> JoinTree:
     """Return a tree with row counts, provided that exactly one part of the plans has joins of its shape."""
     joins = [node for plan in plans for node in plan.nodes() if is_join(node)]
-    matching = [node for node in joins if _has_shape(tree, node)]
-    topmost = [node for node in matching if not any(node in other.nodes() for other in matching if other is not node)]
+    parts = [node for node in joins if _has_shape(tree, node)]
+    topmost = [node for node in parts if not any(node in other.nodes() for other in parts if other is not node)]
     return _add_counts(tree, topmost[0]) if len(topmost) == 1 and tree.sides else tree
 
 

@@ -94,19 +94,19 @@ class QueryOptimizer:
             plan = QueryPlan(optimized=OptimizedQuery(context.query.sql, ()))
             for optimize in PASSES:
                 plan = optimize(context, plan)
-            optimized = plan.optimized
+            best_query = plan.optimized
             # The next query of the session finds a warm JVM.
             self.samples.analysis_costs = replace(self.samples.analysis_costs, warmup=0.0)
             query = AnalyzedQuery(
                 self._spark,
                 self._views.query,
-                optimized.sql,
-                optimized.broadcast,
+                best_query.sql,
+                best_query.broadcast,
                 context.frames,
-                add_broadcast_hints(context.analyze(optimized.sql), optimized.broadcast),
+                add_broadcast_hints(context.analyze(best_query.sql), best_query.broadcast),
                 guards=plan.guards,
             )
-            return QueryResult(query, list(plan.scans.values()), optimized.joins)
+            return QueryResult(query, list(plan.scans.values()), best_query.joins)
 
     def _read(self, sql: str, tree: exp.Query, options: JoinOptions, *, uses_keys: bool) -> QueryContext:
         """Open the sources of a query, and replace their names with those of private views."""
@@ -117,11 +117,11 @@ class QueryOptimizer:
         _check_reading(tree, session_name_rule(self._spark))
         token = uuid.uuid4().hex[:12]
         views = {number: f"pushdown_{token}_{number}" for number in tables}
-        declared = {views[number]: self._find_source(table) for number, table in tables.items()}
+        sources = {views[number]: self._find_source(table) for number, table in tables.items()}
         query = ParsedQuery.of(replace_table_names(sql, tables, views.__getitem__))
         # A source is opened once, however often the query refers to it.
-        relations = self._relations.open_all({source.name: source for source in declared.values()}.values())
-        references = source_references(query.tree, {view: relations[source.name] for view, source in declared.items()})
+        relations = self._relations.open_all({source.name: source for source in sources.values()}.values())
+        references = source_references(query.tree, {view: relations[source.name] for view, source in sources.items()})
         return QueryContext(
             spark=self._spark,
             options=options,
@@ -154,10 +154,10 @@ class QueryOptimizer:
         scans = [self._scan(name, relations[source.name], source, sql, reason) for name, source in sources.items()]
         frames = {scan.view: scan.planned.analysis_frame() for scan in scans}
         try:
-            analyzed = self._views.query_as_written(sql, frames)
+            frame = self._views.query_as_written(sql, frames)
         except (AnalysisException, ParseException) as problem:
             raise typed_error(problem, about="query") from problem
-        query = AnalyzedQuery(self._spark, self._views.query_as_written, sql, frozenset(), frames, analyzed)
+        query = AnalyzedQuery(self._spark, self._views.query_as_written, sql, frozenset(), frames, frame)
         return QueryResult(query, scans, ())
 
     def _referenced_sources(self, sql: str) -> dict[str, AnySource] | None:
@@ -181,8 +181,8 @@ class QueryOptimizer:
         """Return a scan of all columns and rows of a source."""
         projection = relation.projection(None)
         request = relation.request(projection, None).for_query(sql, None).with_notes(reason)
-        planned = plan_scan(self._spark, relation, request)
-        return QueryScan(source.name, name, planned, planned.scan, predicate=None)
+        scan_plan = plan_scan(self._spark, relation, request)
+        return QueryScan(source.name, name, scan_plan, scan_plan.scan, predicate=None)
 
 
 def _check_reading(tree: exp.Expr, name_rule: NameRule) -> None:

@@ -67,13 +67,13 @@ class PrivateViews:
 
     @contextmanager
     def _shadow(self, name: str, frame: DataFrame) -> Iterator[None]:
-        shadowed = self._catalog.getRawTempView(name)
+        user_view = self._catalog.getRawTempView(name)
         try:
             with self.register({name: frame}):
                 yield
         finally:
-            if shadowed.isDefined():
-                self._catalog.createTempView(name, shadowed.get(), True)
+            if user_view.isDefined():
+                self._catalog.createTempView(name, user_view.get(), True)
 
     def _new_factory(self, frame: DataFrame) -> _ViewFactory:
         # PySpark creates one view, under a unique name, to show the JVM objects that represent it.

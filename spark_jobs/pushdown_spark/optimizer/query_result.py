@@ -48,10 +48,10 @@ class AnalyzedQuery:
         """Return the query over other DataFrames for the views."""
         if not self.guards and all(frame is self.frames.get(view) for view, frame in frames.items()):
             return self.analyzed
-        guarded = dict(frames)
+        guarded_frames = dict(frames)
         for guard in self.guards:
-            guarded[guard.view] = guard.apply(guarded[guard.view])
-        return add_broadcast_hints(self.analyze(self.sql, guarded), self.broadcast)
+            guarded_frames[guard.view] = guard.apply(guarded_frames[guard.view])
+        return add_broadcast_hints(self.analyze(self.sql, guarded_frames), self.broadcast)
 
 
 class QueryResult(PushdownResult):

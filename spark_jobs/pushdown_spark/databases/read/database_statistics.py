@@ -109,10 +109,10 @@ def table_statistics(
         return TableStatistics(float(rows), float(expected), is_fetched, by_column, has_selectivity=True)
     if table.subquery is not None:
         return None
-    stored = (_mysql if table.dialect.is_mysql else _sqlite)(client, table)
-    if stored is None:
+    statistics = (_mysql if table.dialect.is_mysql else _sqlite)(client, table)
+    if statistics is None:
         return None
-    table_rows, by_column = stored
+    table_rows, by_column = statistics
     if table.dialect.is_mysql:
         estimate = mysql_row_estimate(client, statement)
         rows_to_read, is_fetched = float(estimate), estimate <= MAX_FEW_ROWS
@@ -149,8 +149,8 @@ def _mysql(client: Client, table: RemoteTable) -> tuple[float, Mapping[str, Colu
 def _sqlite(client: Client, table: RemoteTable) -> tuple[float, Mapping[str, ColumnStatistics]] | None:
     """Return the statistics that ANALYZE stored. Without them, the largest row id stands for the number of rows."""
     has_statistics = client.rows("SELECT 1 FROM sqlite_schema WHERE name = 'sqlite_stat1'")
-    stored = client.rows("SELECT idx, stat FROM sqlite_stat1 WHERE tbl = ?1", table.name) if has_statistics else []
-    by_index = {str(index): [float(part) for part in str(stat).split() if part.isdigit()] for index, stat in stored}
+    index_rows = client.rows("SELECT idx, stat FROM sqlite_stat1 WHERE tbl = ?1", table.name) if has_statistics else []
+    by_index = {str(index): [float(part) for part in str(stat).split() if part.isdigit()] for index, stat in index_rows}
     rows = max((numbers[0] for numbers in by_index.values() if numbers), default=None)
     if rows is None:
         try:

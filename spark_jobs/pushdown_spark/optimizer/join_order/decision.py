@@ -141,7 +141,7 @@ def order_chain(
 
     `check` raises UnsupportedError if the chain must keep its order.
     """
-    started = time.perf_counter()
+    start_time = time.perf_counter()
     before = heuristic_order(chain)
     if not settings.options.reorder:
         return _keep_order(chain, before, before, "join_reorder is off")
@@ -168,12 +168,12 @@ def order_chain(
         )
     return JoinOrderOptimizer(
         block, chain, equalities, relations=relations, settings=settings, key_predicates=key_predicates
-    ).decide(before, started)
+    ).decide(before, start_time)
 
 
 def _keep_order(chain: JoinChain, before: OrderedChain, after: OrderedChain, reason: str) -> ReorderDecision:
     """Return the decision to keep the order. `after` may have fewer conditions than the written order."""
-    trees = [tree_report(ordered.tree, chain.items, None, ()) for ordered in (before, after)]
+    trees = [tree_report(order.tree, chain.items, None, ()) for order in (before, after)]
     report = JoinReport(before=trees[0], after=trees[1], reason=reason)
     return ReorderDecision(after, frozenset(), report, changes_conditions=after != before)
 
@@ -233,37 +233,37 @@ class JoinOrderOptimizer:
             _STAGE_ROWS * settings.processors,
         )
 
-    def decide(self, written: OrderedChain, started: float) -> ReorderDecision:
+    def decide(self, written_order: OrderedChain, start_time: float) -> ReorderDecision:
         """Return the cheapest order if it is much cheaper than the written order, or else the written order.
 
-        `started` is the `perf_counter` time at which work on the chain began.
+        `start_time` is the `perf_counter` time at which work on the chain began.
         """
         star, search = self._search()
         # A stage costs the same in both orders of a report, so that its rows compare with those that Spark counts.
         reported_model = replace(self._model, stage_rows=0.0)
-        written_cost, found_cost = reported_model.tree_cost(written.tree), reported_model.tree_cost(search.tree)
+        written_cost, found_cost = reported_model.tree_cost(written_order.tree), reported_model.tree_cost(search.tree)
         is_better = (
             len(self._chain.items) > 2
             and found_cost < _MAX_COST_FRACTION * written_cost
-            and search.cost < self._model.tree_cost(written.tree)
+            and search.cost < self._model.tree_cost(written_order.tree)
         )
-        tree = self._with_build_sides_right(search.tree) if is_better else written.tree
+        tree = self._with_build_sides_right(search.tree) if is_better else written_order.tree
         complete = self._equalities.with_implied(attach_conjuncts(tree, self._chain.items, self._chain.conjuncts))
-        simplified = self._equalities.remove_redundant(complete)
-        after = replace(simplified, above=(*simplified.above, *self._key_conjuncts()))
+        minimal_order = self._equalities.remove_redundant(complete)
+        after = replace(minimal_order, above=(*minimal_order.above, *self._key_conjuncts()))
         broadcast = self._broadcast_sets(after.tree)
         if is_better:
             reason = f"about {found_cost:,.0f} rows joined or moved instead of {written_cost:,.0f}"
         else:
             reason = f"about {written_cost:,.0f} rows joined or moved, no order is much better"
         report = JoinReport(
-            before=tree_report(written.tree, self._chain.items, self._estimator.rows, ()),
+            before=tree_report(written_order.tree, self._chain.items, self._estimator.rows, ()),
             after=tree_report(after.tree, self._chain.items, self._estimator.rows, broadcast),
             reason="; ".join([reason, *map(str, self._key_predicates)]),
             reordered=is_better,
             method=search.method,
             star=tuple(relation_label(self._chain.items[number].plan) for number in star),
-            seconds=round(time.perf_counter() - started, 3),
+            seconds=round(time.perf_counter() - start_time, 3),
         )
         keys = tuple(map(self._keys, self._key_predicates))
         return ReorderDecision(after, broadcast, report, changes_conditions=after != complete, keys=keys)
@@ -360,14 +360,14 @@ def tree_report(
 ) -> JoinTree:
     """Return a tree for the report. `broadcast` holds the relations of each hinted side of a join."""
     hint = "BROADCAST" if relation_names(tree, items) in broadcast else None
-    estimated = None if rows is None else round(rows(relation_mask(tree)), 1)
+    row_estimate = None if rows is None else round(rows(relation_mask(tree)), 1)
     if isinstance(tree, int):
-        return JoinTree(relation=relation_label(items[tree].plan), hint=hint, estimated=estimated)
+        return JoinTree(relation=relation_label(items[tree].plan), hint=hint, estimated=row_estimate)
     return JoinTree(
         hint=hint,
         kind=tree.kind.value,
         condition=" AND ".join(to_sql(conjunct.node) for conjunct in tree.conjuncts) or None,
-        estimated=estimated,
+        estimated=row_estimate,
         left=tree_report(tree.left, items, rows, broadcast),
         right=tree_report(tree.right, items, rows, broadcast),
     )

@@ -62,9 +62,9 @@ class CostModel:
         """Return the cost of one join without the cost of its sides."""
         left_rows, right_rows = self.rows(left), self.rows(right)
         shuffle = left_rows + right_rows + self.stage_rows
-        moved = min(self.broadcast_cost(left), self.broadcast_cost(right), shuffle)
-        compared = 0.0 if self.has_equality(left, right) else _COMPARISON_COST * left_rows * right_rows
-        return self.rows(left | right) + moved + compared
+        move_cost = min(self.broadcast_cost(left), self.broadcast_cost(right), shuffle)
+        comparison_cost = 0.0 if self.has_equality(left, right) else _COMPARISON_COST * left_rows * right_rows
+        return self.rows(left | right) + move_cost + comparison_cost
 
     def broadcast_cost(self, side: int) -> float:
         """Return the cost of broadcasting a side of a join, or infinity if Spark cannot broadcast it."""
@@ -131,13 +131,13 @@ def connected_components(edges: Sequence[int]) -> list[int]:
     >>> [bin(component) for component in connected_components([0b010, 0b001, 0])]
     ['0b11', '0b100']
     """
-    components, remaining = [], (1 << len(edges)) - 1
-    while remaining:
-        component = remaining & -remaining
-        while (grown := component | _neighbors(component, edges)) != component:
-            component = grown
+    components, unassigned = [], (1 << len(edges)) - 1
+    while unassigned:
+        component = unassigned & -unassigned
+        while (extension := component | _neighbors(component, edges)) != component:
+            component = extension
         components.append(component)
-        remaining &= ~component
+        unassigned &= ~component
     return components
 
 
@@ -163,13 +163,13 @@ def _dynamic_programming(
 ) -> SearchResult | None:
     """Return the cheapest tree, or None if there is none whose sets are all allowed."""
     best: dict[int, tuple[float, ChainTree]] = {1 << number: (0.0, number) for number in bits(component)}
-    visited = 0
+    pair_count = 0
     for left, right in connected_pairs(component, edges):
         both = left | right
         if left not in best or right not in best or not is_allowed(both):
             continue
-        visited += 1
-        if visited > max_pairs:
+        pair_count += 1
+        if pair_count > max_pairs:
             raise _BudgetError
         cost = best[left][0] + best[right][0] + model.join_cost(left, right)
         if both not in best or cost < best[both][0]:
@@ -177,19 +177,19 @@ def _dynamic_programming(
     if component not in best:
         return None
     cost, tree = best[component]
-    return SearchResult(tree, cost, "dynamic programming", visited)
+    return SearchResult(tree, cost, "dynamic programming", pair_count)
 
 
 def _greedy(component: int, edges: Sequence[int], model: CostModel) -> SearchResult:
     """Repeatedly join the two adjacent trees whose join is cheapest."""
     trees: dict[int, ChainTree] = {1 << number: number for number in bits(component)}
-    visited, cost = 0, 0.0
+    pair_count, cost = 0, 0.0
     while len(trees) > 1:
         step, left, right = _cheapest_join(trees, edges, model)
-        visited += 1
+        pair_count += 1
         cost += step
         trees[left | right] = JoinNode(trees.pop(left), trees.pop(right))
-    return SearchResult(trees[component], cost, "greedy", visited)
+    return SearchResult(trees[component], cost, "greedy", pair_count)
 
 
 def _cheapest_join(trees: Mapping[int, ChainTree], edges: Sequence[int], model: CostModel) -> tuple[float, int, int]:

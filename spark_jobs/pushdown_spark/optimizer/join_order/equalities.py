@@ -55,14 +55,14 @@ def equivalence_classes(equalities: Iterable[Equality]) -> tuple[tuple[JoinColum
     """
     groups: list[set[JoinColumn]] = []
     for equality in equalities:
-        merged = {equality.left, equality.right}
+        union = {equality.left, equality.right}
         others = []
         for group in groups:
-            if group & merged:
-                merged |= group
+            if group & union:
+                union |= group
             else:
                 others.append(group)
-        groups = [*others, merged]
+        groups = [*others, union]
     return tuple(tuple(sorted(group, key=lambda member: (member.relation, member.key))) for group in groups)
 
 
@@ -128,7 +128,7 @@ class ChainEqualities:
         """Return a column as an expression."""
         return exp.column(key[1], table=self._block.relations[key[0]].alias_or_name, quoted=True)
 
-    def with_implied(self, ordered: OrderedChain) -> OrderedChain:
+    def with_implied(self, order: OrderedChain) -> OrderedChain:
         """Return the order with implied equalities in joins that would otherwise be cross products."""
 
         def complete(tree: ChainTree) -> ChainTree:
@@ -136,10 +136,10 @@ class ChainEqualities:
                 return tree
             node = replace(tree, left=complete(tree.left), right=complete(tree.right))
             has_equality = any(isinstance(conjunct.node, exp.EQ) for conjunct in node.conjuncts)
-            implied = None if has_equality else self._implied_equality(node)
-            return replace(node, kind=JoinKind.INNER, conjuncts=(implied, *node.conjuncts)) if implied else node
+            equality = None if has_equality else self._implied_equality(node)
+            return replace(node, kind=JoinKind.INNER, conjuncts=(equality, *node.conjuncts)) if equality else node
 
-        return OrderedChain(complete(ordered.tree), ordered.above)
+        return OrderedChain(complete(order.tree), order.above)
 
     def _implied_equality(self, node: JoinNode) -> Conjunct | None:
         """Return an equality between both sides of a join that follows from others, or None."""
@@ -152,7 +152,7 @@ class ChainEqualities:
                 return Conjunct(equality, frozenset({left[0], right[0]}))
         return None
 
-    def remove_redundant(self, ordered: OrderedChain) -> OrderedChain:
+    def remove_redundant(self, order: OrderedChain) -> OrderedChain:
         """Return the order without equalities that follow from others at the same join and below it.
 
         Given `a.t = b.t` below, a join drops one of `t.id = a.t AND t.id = b.t`. Of `t.id = a.x AND t.id = a.y`, the
@@ -168,7 +168,7 @@ class ChainEqualities:
             conjuncts = tuple(self._without_redundant(tree.conjuncts, equal_columns))
             return replace(tree, left=left, right=right, conjuncts=conjuncts)
 
-        return OrderedChain(simplify(ordered.tree), ordered.above)
+        return OrderedChain(simplify(order.tree), order.above)
 
     def _without_redundant(self, conditions: Sequence[Conjunct], equal_columns: _EqualColumns) -> Iterator[Conjunct]:
         """Yield the conditions of a join, given the columns that are equal already."""

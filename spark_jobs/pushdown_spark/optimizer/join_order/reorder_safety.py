@@ -136,7 +136,7 @@ def _check_stars(block: SelectBlock) -> None:
         raise UnsupportedError("`*` is an argument, and the order of its columns is that of the joins")
 
 
-def check_rewrite(query: ParsedQuery, rewritten: str, analyze: Analyze, *, check_casts: bool) -> None:
+def check_rewrite(query: ParsedQuery, new_sql: str, analyze: Analyze, *, check_casts: bool) -> None:
     """Raise UnsupportedError if a rewritten query must not replace the original.
 
     `check_casts` also rejects implicit casts in conditions that may fail.
@@ -149,7 +149,7 @@ def check_rewrite(query: ParsedQuery, rewritten: str, analyze: Analyze, *, check
             )
         if not is_same_query(original, analyze(query.generated_sql)):
             raise UnsupportedError("Spark does not parse the rewritten query as the same query")
-        if _output_columns(analyze(rewritten)) != _output_columns(original):
+        if _output_columns(analyze(new_sql)) != _output_columns(original):
             raise UnsupportedError(OTHER_COLUMNS)
     except PySparkException as problem:
         raise UnsupportedError(f"Spark rejects the rewritten query: {str(problem).splitlines()[0]}") from problem
@@ -215,10 +215,10 @@ def _explained_casts_may_fail(frame: DataFrame) -> bool:
     output = io.StringIO()
     with redirect_stdout(output):
         frame.explain(extended=True)
-    analyzed = (
+    analyzed_plan = (
         output.getvalue().partition("== Analyzed Logical Plan ==")[2].partition("== Optimized Logical Plan ==")[0]
     )
-    return not analyzed or any(_has_unsafe_cast(line.lstrip(" :+-")) for line in analyzed.splitlines())
+    return not analyzed_plan or any(_has_unsafe_cast(line.lstrip(" :+-")) for line in analyzed_plan.splitlines())
 
 
 def _matching_nodes(tree: JavaObject, text: str, matches: Callable[[str], bool]) -> Iterator[JavaObject]:

@@ -76,23 +76,23 @@ def reduce_statically(
 
     `is_table` returns whether a column's relation is a table, whose reader can skip rows.
     """
-    reduced, propagated = _propagate(relations, classes, statistics_with)
-    worthwhile = list(_find_worthwhile(relations, reduced, classes, is_table))
+    reduced_relations, predicate_of = _propagate(relations, classes, statistics_with)
+    worthwhile = list(_find_worthwhile(relations, reduced_relations, classes, is_table))
     if not worthwhile:
         return list(relations), ()
-    predicates = propagated | {predicate.member: predicate for predicate in worthwhile}
-    return _apply(reduced, predicates.values()), tuple(predicates.values())
+    predicates = predicate_of | {predicate.member: predicate for predicate in worthwhile}
+    return _apply(reduced_relations, predicates.values()), tuple(predicates.values())
 
 
 def _find_worthwhile(
     relations: Sequence[RelationStatistics],
-    reduced: Sequence[RelationStatistics],
+    reduced_relations: Sequence[RelationStatistics],
     classes: Sequence[Sequence[JoinColumn]],
     is_table: Callable[[JoinColumn], bool],
 ) -> Iterator[KeyPredicate]:
     """Yield for each class the most selective predicate, if the tables have enough rows to skip."""
     for group in classes:
-        best = _most_selective(reduced, group)
+        best = _most_selective(reduced_relations, group)
         if best is None:
             continue
         tables = {member.relation for member in group if is_table(member)} - {best.member.relation}
@@ -107,36 +107,38 @@ def _propagate(
     statistics_with: StatisticsWith,
 ) -> tuple[list[RelationStatistics], dict[JoinColumn, KeyPredicate]]:
     """Propagate keys through completely sampled relations, for example from a region to its nations and customers."""
-    reduced = list(relations)
-    applied: dict[int, list[exp.Expr]] = {}
-    propagated: dict[JoinColumn, KeyPredicate] = {}
+    results = list(relations)
+    conditions_of: dict[int, list[exp.Expr]] = {}
+    predicate_of: dict[JoinColumn, KeyPredicate] = {}
     for _ in range(_MAX_STEPS):
         additions = []
         for group in classes:
-            predicate = _most_selective(reduced, group)
+            predicate = _most_selective(results, group)
             if predicate is None:
                 continue
             for member in group:
-                if member.relation == predicate.member.relation or not _has_known_keys(reduced[member.relation]):
+                if member.relation == predicate.member.relation or not _has_known_keys(results[member.relation]):
                     continue
                 condition = predicate.condition(exp.column(member.key[1], table=member.key[0]))
-                if condition not in applied.setdefault(member.relation, []):
+                if condition not in conditions_of.setdefault(member.relation, []):
                     additions.append((predicate, member, condition))
         if not additions:
             break
         for predicate, member, condition in additions:
-            applied[member.relation].append(condition)
-            propagated[predicate.member] = predicate
-            reduced[member.relation] = statistics_with(member, applied[member.relation]) or reduced[member.relation]
-    return reduced, propagated
+            conditions_of[member.relation].append(condition)
+            predicate_of[predicate.member] = predicate
+            results[member.relation] = (
+                statistics_with(member, conditions_of[member.relation]) or results[member.relation]
+            )
+    return results, predicate_of
 
 
 def _apply(relations: Sequence[RelationStatistics], predicates: Iterable[KeyPredicate]) -> list[RelationStatistics]:
     """Return the statistics of the relations with predicates applied."""
-    reduced = list(relations)
+    results = list(relations)
     for predicate in predicates:
         for member in predicate.members:
-            relation = reduced[member.relation]
+            relation = results[member.relation]
             column = relation.columns.get(member.key)
             if column is None:
                 continue
@@ -145,10 +147,10 @@ def _apply(relations: Sequence[RelationStatistics], predicates: Iterable[KeyPred
             fraction = 1.0 if is_own else min(predicate.selectivity / max(column.selectivity, 1e-9), 1.0)
             selectivity = min(column.selectivity, predicate.selectivity)
             columns = {**relation.columns, member.key: replace(column, selectivity=selectivity)}
-            reduced[member.relation] = replace(
+            results[member.relation] = replace(
                 relation, filtered_rows=relation.filtered_rows * fraction, columns=columns
             )
-    return reduced
+    return results
 
 
 def _most_selective(relations: Sequence[RelationStatistics], group: Sequence[JoinColumn]) -> KeyPredicate | None:

@@ -121,8 +121,8 @@ class _HintWriter:
         is_subquery = is_instance(expression, _PLAN_EXPRESSION)
         plan = next(plans) if is_subquery else None
         parts = [self._with_plans(part, plans) for part in elements(expression.children())]
-        rewritten = expression.withNewChildren(scala_seq(self._spark, parts))
-        return rewritten if plan is None else rewritten.withNewPlan(plan)
+        new_expression = expression.withNewChildren(scala_seq(self._spark, parts))
+        return new_expression if plan is None else new_expression.withNewPlan(plan)
 
     @cached_property
     def _plan_pattern(self) -> JavaObject:
@@ -143,11 +143,11 @@ class _HintWriter:
 
     def _changed_nodes(self) -> list[bool]:
         """Return for each node whether it, or a node below it or in its sub-queries, gets a hint."""
-        changed = [False] * len(self._lines)
+        changes = [False] * len(self._lines)
         for number in reversed(range(len(self._lines))):
             below = (*self._children[number], *self._queries[number])
-            changed[number] = self._has_broadcast_side(number) or any(changed[node] for node in below)
-        return changed
+            changes[number] = self._has_broadcast_side(number) or any(changes[node] for node in below)
+        return changes
 
     def _has_broadcast_side(self, number: int) -> bool:
         is_join = self._lines[number].text.startswith("Join ")

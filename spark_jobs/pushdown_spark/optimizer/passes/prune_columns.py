@@ -86,9 +86,9 @@ class ColumnPruner:
         if self._uses_all_columns(table):
             return tuple(keys)
         own_name, own_keys = table.alias_or_name.lower(), frozenset(keys.values())
-        mentioned = {part for path in self._paths for part in self._column_keys(path, own_name, own_keys)}
-        mentioned |= set(map(self._name_rule.key, self._members))
-        return tuple(name for name, key in keys.items() if key in mentioned or name.lower() in self._words)
+        mentioned_keys = {part for path in self._paths for part in self._column_keys(path, own_name, own_keys)}
+        mentioned_keys |= set(map(self._name_rule.key, self._members))
+        return tuple(name for name, key in keys.items() if key in mentioned_keys or name.lower() in self._words)
 
     def implicit_columns(
         self,
@@ -105,7 +105,7 @@ class ColumnPruner:
             return ()
         own_name, own_columns = table.alias_or_name.lower(), {name.lower() for name in names}
         other_names = frozenset[str]().union(*columns_of_tables.values()) | self._given_names
-        used = set()
+        used_names = set()
         for path in self._paths:
             is_qualified = len(path) > 1 and path[0].lower() == own_name
             column = catalog.find(path[1] if is_qualified else path[0])
@@ -114,8 +114,8 @@ class ColumnPruner:
                 continue
             is_free = len(path) == 1 and name not in other_names and not self._is_variable(path[0])
             if is_qualified or is_free:
-                used.add(column.name)
-        return tuple(sorted(used))
+                used_names.add(column.name)
+        return tuple(sorted(used_names))
 
     def _uses_all_columns(self, table: exp.Table) -> bool:
         if self._has_natural_join or self._has_pivot or self._uses_unnamed_columns or table.alias_column_names:

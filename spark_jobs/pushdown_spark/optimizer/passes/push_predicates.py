@@ -55,14 +55,14 @@ def push_predicates(context: QueryContext, plan: QueryPlan) -> QueryPlan:
     is_plain = context.has_plain_literals and has_plain_meaning(context.spark, context.sql)
     if not is_plain or context.name_rule.case_sensitive:
         return plan
-    pushed = {}
+    conditions_of_view = {}
     for block in context.blocks():
         predicates = pushdown_predicates(block.plan, block.columns, context.types_in(block).is_exact_equality)
         for name, reference in context.references_in(block).items():
             conditions = tuple(remove_qualifier(condition, name) for condition in predicates[name])
             if conditions and reference.table.args.get("sample") is None:
-                pushed[reference.view] = conditions
-    return replace(plan, predicates=pushed)
+                conditions_of_view[reference.view] = conditions
+    return replace(plan, predicates=conditions_of_view)
 
 
 def pushdown_predicates(plan: Plan, columns: RelationColumns, is_exact_equality: IsExactEquality) -> Predicates:
@@ -169,10 +169,10 @@ def infer_predicates(
         condition = pending.pop()
         for left, right in equalities:
             for source, target in ((left, right), (right, left)):
-                transferred = _transfer(condition, source, target)
-                if transferred is not None and transferred.node not in predicates:
-                    predicates[transferred.node] = transferred
-                    pending.append(transferred)
+                counterpart = _transfer(condition, source, target)
+                if counterpart is not None and counterpart.node not in predicates:
+                    predicates[counterpart.node] = counterpart
+                    pending.append(counterpart)
     return tuple(predicates.values())
 
 
@@ -202,10 +202,10 @@ def _implied_for(node: exp.Expr, name: str, columns: RelationColumns) -> exp.Exp
     """Return the strongest implied condition on one relation alone, or None if there is none."""
     if isinstance(node, exp.And | exp.Or):
         parts = [_implied_for(part, name, columns) for part in node.flatten()]
-        implied = [part for part in parts if part is not None]
+        implied_parts = [part for part in parts if part is not None]
         if isinstance(node, exp.And):
-            return exp.and_(*implied, copy=False) if implied else None
-        return exp.or_(*implied, copy=False) if len(implied) == len(parts) else None
+            return exp.and_(*implied_parts, copy=False) if implied_parts else None
+        return exp.or_(*implied_parts, copy=False) if len(implied_parts) == len(parts) else None
     if isinstance(node, exp.Paren):
         return _implied_for(node.this, name, columns)
     owners = {owner(column, columns) for column in node.find_all(exp.Column)}
@@ -236,5 +236,5 @@ def _transfer(condition: Conjunct, source: _Side, target: _Side) -> Conjunct | N
         # A name in another case may belong to another column.
         if column.name != source[0].name or len(column.parts) > 2:
             return None
-    replaced = condition.node.transform(lambda node: target[0].copy() if isinstance(node, exp.Column) else node)
-    return Conjunct(replaced, frozenset({target[1]}))
+    target_node = condition.node.transform(lambda node: target[0].copy() if isinstance(node, exp.Column) else node)
+    return Conjunct(target_node, frozenset({target[1]}))

@@ -117,11 +117,11 @@ class _DynamicReduction:
             keys = self._read_keys(small) if large_sides else None
             if not keys:
                 continue
-            reduced = self._push_with_keys(small, keys)
+            predicates_with_keys = self._push_with_keys(small, keys)
             note = f"{len(keys)} values of {small.column.name} in {small.reference.key} became a condition"
             guard = self._guard(small, keys)
             for large in large_sides:
-                for condition in set(reduced[large.name]) - set(predicates[large.name]):
+                for condition in set(predicates_with_keys[large.name]) - set(predicates[large.name]):
                     yield SemiJoin(large.reference.view, remove_qualifier(condition, large.name), note, guard)
 
     def _push(self, plan: Plan) -> Predicates:
@@ -141,7 +141,7 @@ class _DynamicReduction:
 
     def _equated_columns(self) -> Iterator[tuple[_JoinSide, list[_JoinSide]]]:
         """Yield each column that an inner join equates, with the columns that it is equated with."""
-        equated: dict[tuple[str, str], tuple[_JoinSide, list[_JoinSide]]] = {}
+        partners_of: dict[tuple[str, str], tuple[_JoinSide, list[_JoinSide]]] = {}
         for condition in _inner_conditions_anywhere(self._block.plan):
             pair = column_equality(condition.node)
             if pair is None or not self._is_exact_equality(*pair):
@@ -155,8 +155,8 @@ class _DynamicReduction:
                 if name is not None
             ]
             for side, other in (sides, reversed(sides)):
-                equated.setdefault(side.key, (side, []))[1].append(other)
-        yield from equated.values()
+                partners_of.setdefault(side.key, (side, []))[1].append(other)
+        yield from partners_of.values()
 
     def _pays(self, small: _JoinSide, large: _JoinSide, conditions: Sequence[exp.Expr]) -> bool:
         """Return whether the small side has few enough keys, and the large side enough rows with other keys."""

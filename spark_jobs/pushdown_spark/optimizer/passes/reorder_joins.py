@@ -106,17 +106,17 @@ class JoinReordering:
                     frozenset(block.relations[name].name for name in names) for names in decision.broadcast_joins
                 }
                 guards += self._guards(block, decision)
-        rewritten = to_sql(tree)
-        if rewritten == query.generated_sql:
+        new_sql = to_sql(tree)
+        if new_sql == query.generated_sql:
             return OptimizedQuery(query.sql, tuple(joins), frozenset(broadcast))
         # Hints alone do not change which rows a condition is evaluated on.
         check_casts = self._settings.ansi and any(report.reordered for report in joins)
         try:
             check_session(self._spark)
-            check_rewrite(query, rewritten, analyze, check_casts=check_casts)
+            check_rewrite(query, new_sql, analyze, check_casts=check_casts)
         except UnsupportedError as problem:
             return OptimizedQuery(query.sql, tuple(unchanged_report(report, str(problem)) for report in joins))
-        return OptimizedQuery(rewritten, tuple(joins), frozenset(broadcast), tuple(guards))
+        return OptimizedQuery(new_sql, tuple(joins), frozenset(broadcast), tuple(guards))
 
     def _guards(self, block: SelectBlock, decision: ReorderDecision) -> Iterator[KeyGuard]:
         """Yield the guards of the keys that became predicates in a block."""
@@ -169,8 +169,8 @@ def reorder_block(
     chains = _BlockChains(block, types, statistics_of, settings)
     plan = chains.ordered_plan()
     if any(decision.changes_query for decision in chains.decisions):
-        hinted = frozenset[str]().union(*(decision.broadcast_relations for decision in chains.decisions))
-        write_plan(block, plan, hinted)
+        broadcast = frozenset[str]().union(*(decision.broadcast_relations for decision in chains.decisions))
+        write_plan(block, plan, broadcast)
     return chains.decisions
 
 
@@ -217,12 +217,12 @@ class _BlockChains:
         chain = extract_chain(plan)
         if chain is None:
             return plan
-        connecting = (
+        connections = (
             condition
             for condition in above
             if condition.is_joinable and len(condition.names) > 1 and condition.names <= plan.names
         )
-        after = self._order(replace(chain, conjuncts=(*chain.conjuncts, *connecting)))
+        after = self._order(replace(chain, conjuncts=(*chain.conjuncts, *connections)))
         if after is None or isinstance(after.tree, int):
             return plan
         return self._as_plan(replace(after.tree, conjuncts=(*after.tree.conjuncts, *after.above)), chain)
@@ -241,8 +241,8 @@ class _BlockChains:
         self.decisions.append(decision)
         if not decision.changes_query:
             return None
-        implied = (part for condition in chain.conjuncts for part in implied_predicates(condition, block.columns))
-        return replace(decision.after, above=(*decision.after.above, *dict.fromkeys(implied)))
+        conjuncts = (part for condition in chain.conjuncts for part in implied_predicates(condition, block.columns))
+        return replace(decision.after, above=(*decision.after.above, *dict.fromkeys(conjuncts)))
 
     def _as_plan(self, tree: ChainTree, chain: JoinChain) -> Plan:
         if isinstance(tree, int):

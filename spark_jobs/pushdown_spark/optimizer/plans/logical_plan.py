@@ -165,8 +165,8 @@ class OrderedChain:
 
 def extract_chain(plan: Plan) -> JoinChain | None:
     """Return the chain at the top of a plan, or None if the plan is neither a join nor a filter over a join."""
-    joined = plan.child if isinstance(plan, Filter) else plan
-    return flatten(plan) if isinstance(joined, Join) and joined.is_chainable else None
+    top = plan.child if isinstance(plan, Filter) else plan
+    return flatten(plan) if isinstance(top, Join) and top.is_chainable else None
 
 
 def flatten(plan: Plan, kind: JoinKind = JoinKind.INNER) -> JoinChain:
@@ -225,8 +225,8 @@ def attach_conjuncts(tree: ChainTree, items: Sequence[ChainItem], conditions: It
         own, pending = split_by_relations(pending, relation_names(node, items))
         return JoinNode(left, right, JoinKind.INNER if own else JoinKind.CROSS, own)
 
-    attached = attach(tree)
-    return OrderedChain(attached, (*above, *pending))
+    complete_tree = attach(tree)
+    return OrderedChain(complete_tree, (*above, *pending))
 
 
 def heuristic_order(chain: JoinChain) -> OrderedChain:
@@ -250,14 +250,14 @@ def heuristic_order(chain: JoinChain) -> OrderedChain:
     above = tuple(conjunct for conjunct in chain.conjuncts if not conjunct.is_joinable)
     conditions = tuple(conjunct for conjunct in chain.conjuncts if conjunct.is_joinable)
     tree: ChainTree = 0
-    kind, remaining = items[0].kind, list(range(1, len(items)))
-    while len(remaining) > 1:
-        number = _next_relation(tree, remaining, items, conditions)
-        remaining.remove(number)
+    kind, others = items[0].kind, list(range(1, len(items)))
+    while len(others) > 1:
+        number = _next_relation(tree, others, items, conditions)
+        others.remove(number)
         own, conditions = split_by_relations(conditions, relation_names(tree, items) | items[number].plan.names)
         tree = JoinNode(tree, number, items[number].kind, own)
         kind = JoinKind.INNER
-    last = remaining[0]
+    last = others[0]
     own, conditions = split_by_relations(conditions, relation_names(tree, items) | items[last].plan.names)
     is_inner = kind is JoinKind.INNER and items[last].kind is JoinKind.INNER
     return OrderedChain(
@@ -266,18 +266,18 @@ def heuristic_order(chain: JoinChain) -> OrderedChain:
 
 
 def _next_relation(
-    tree: ChainTree, remaining: Sequence[int], items: Sequence[ChainItem], conditions: Sequence[Conjunct]
+    tree: ChainTree, candidates: Sequence[int], items: Sequence[ChainItem], conditions: Sequence[Conjunct]
 ) -> int:
     """Return the first remaining relation that a condition connects with a tree, or else the first remaining one."""
-    joined = relation_names(tree, items)
-    for number in remaining:
+    tree_names = relation_names(tree, items)
+    for number in candidates:
         names = items[number].plan.names
         if any(
-            condition.names <= joined | names and not condition.names <= joined and not condition.names <= names
+            condition.names <= tree_names | names and not condition.names <= tree_names and not condition.names <= names
             for condition in conditions
         ):
             return number
-    return remaining[0]
+    return candidates[0]
 
 
 def owner(column: exp.Expr, columns: RelationColumns) -> str | None:

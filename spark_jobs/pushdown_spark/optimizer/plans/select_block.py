@@ -196,8 +196,8 @@ def write_plan(block: SelectBlock, plan: Plan, broadcast: Collection[str]) -> No
     select.set("joins", joins or None)
     select.set("where", exp.Where(this=_conjunction(above)) if above else None)
     if broadcast:
-        hinted = ", ".join(quote_name(block.relations[name].alias_or_name) for name in sorted(broadcast))
-        template = parse_sql(f"SELECT /*+ BROADCAST({hinted}) */ 1")
+        hint_names = ", ".join(quote_name(block.relations[name].alias_or_name) for name in sorted(broadcast))
+        template = parse_sql(f"SELECT /*+ BROADCAST({hint_names}) */ 1")
         select.set("hint", template.args["hint"])
 
 

@@ -80,10 +80,10 @@ class CardinalityEstimator:
         """
         numbers = list(bits(mask))
         widths = [self._row_bytes(mask, number) for number in numbers]
-        measured = [width for width in widths if width is not None]
-        if len(measured) < len(widths):
+        known_widths = [width for width in widths if width is not None]
+        if len(known_widths) < len(widths):
             return self._relations[numbers[0]].max_bytes if len(numbers) == 1 else None
-        return self._max_rows(mask) * max(sum(measured), _MIN_ROW_BYTES)
+        return self._max_rows(mask) * max(sum(known_widths), _MIN_ROW_BYTES)
 
     def expected_fraction(self, mask: int) -> float:
         """Return the estimated rows of the join of a set as a fraction of its maximum rows."""
@@ -121,14 +121,14 @@ class CardinalityEstimator:
 
     def _relations_joined_by_key(self) -> list[int]:
         """Return for each relation the set of others that have a column equal to a unique column of it."""
-        joined = [0] * len(self._relations)
+        partners_of = [0] * len(self._relations)
         for group in self._classes:
             in_group = sum(1 << number for number in {member.relation for member in group})
             for member in group:
                 column = self._relations[member.relation].columns.get(member.key)
                 if column is not None and column.is_unique:
-                    joined[member.relation] |= in_group & ~(1 << member.relation)
-        return joined
+                    partners_of[member.relation] |= in_group & ~(1 << member.relation)
+        return partners_of
 
     def _estimate(self, mask: int) -> float:
         """Multiply the rows of the relations by the selectivities of all conditions within the set."""
@@ -192,15 +192,15 @@ def restrict_to_joined_bounds(
 
     A calendar table may cover centuries while the sales cover five years. Only the keys in these years can match.
     """
-    restricted = list(relations)
+    in_bounds = list(relations)
     for group in classes:
         for member in group:
             column = relations[member.relation].columns.get(member.key)
             bounds = joined_bounds(relations, group, member)
             if column is not None and column.values is not None and bounds is not None:
-                current = restricted[member.relation]
-                restricted[member.relation] = _restrict(current, member.key, column.values, *bounds)
-    return restricted
+                current = in_bounds[member.relation]
+                in_bounds[member.relation] = _restrict(current, member.key, column.values, *bounds)
+    return in_bounds
 
 
 def joined_bounds(
@@ -221,11 +221,13 @@ def _restrict(
     relation: RelationStatistics, key: ColumnKey, values: KeyValues, low: int, high: int
 ) -> RelationStatistics:
     """Return a relation without the rows whose key is outside of a closed interval."""
-    every, filtered = values.count_between(low, high)
+    every, matches = values.count_between(low, high)
     columns = {**relation.columns, key: replace(relation.columns[key], distinct=max(float(every), 1.0))}
     # Conditions that could not be counted over the sample have the same selectivity on any rows.
-    uncounted = relation.filtered_rows / max(len(values.filtered), 1)
-    return replace(relation, rows=max(float(every), 1.0), filtered_rows=filtered * min(uncounted, 1.0), columns=columns)
+    selectivity = relation.filtered_rows / max(len(values.filtered), 1)
+    return replace(
+        relation, rows=max(float(every), 1.0), filtered_rows=matches * min(selectivity, 1.0), columns=columns
+    )
 
 
 def guess_selectivity(node: exp.Expr, distinct: Mapping[ColumnKey, float]) -> float:

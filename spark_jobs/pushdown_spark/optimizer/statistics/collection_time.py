@@ -48,14 +48,14 @@ def check_statistics_time(
 
     `sizes` are the formats and bytes of all references to sources. `new` sources have not been sampled before.
     """
-    known = [(source_format, size) for source_format, size in sizes if size is not None]
-    if not options.reorder or len(known) < len(sizes):
+    known_sizes = [(source_format, size) for source_format, size in sizes if size is not None]
+    if not options.reorder or len(known_sizes) < len(sizes):
         return
     if options.min_bytes is None:
-        query_seconds = estimated_query_seconds(known, processors) + costs.warmup
+        query_seconds = estimated_query_seconds(known_sizes, processors) + costs.warmup
         check_analysis_time(costs.expected_seconds(len(sizes), new), query_seconds)
         return
-    total = sum(size for _, size in known)
+    total = sum(size for _, size in known_sizes)
     if total < options.min_bytes:
         raise UnsupportedError(f"the sources have {human_bytes(total)}, fewer than join_reorder_min_bytes")
 

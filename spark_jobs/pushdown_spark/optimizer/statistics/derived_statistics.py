@@ -116,8 +116,8 @@ class QueryStatistics:
             cte = referenced_cte(node)
             if cte is None:
                 conditions = (*self._pushed_predicates(block)[name], *additional)
-                unqualified = tuple(remove_qualifier(condition, name) for condition in conditions)
-                return self._table_statistics(node, name, unqualified, keys)
+                own_conditions = tuple(remove_qualifier(condition, name) for condition in conditions)
+                return self._table_statistics(node, name, own_conditions, keys)
             if cte.parent is not None and cte.parent.args.get("recursive"):
                 return None
             node = cte
@@ -257,14 +257,14 @@ def item_statistics(block: SelectBlock, plan: Plan, statistics_of: StatisticsOf)
     if left is None or right is None:
         return None
     if plan.kind.preserves_left:
-        preserved = left
+        preserved_side = left
     elif plan.kind is JoinKind.RIGHT:
-        preserved = right
+        preserved_side = right
     else:
-        preserved = left if left.filtered_rows >= right.filtered_rows else right
+        preserved_side = left if left.filtered_rows >= right.filtered_rows else right
     columns = {key: _uncertain(column) for side in (left, right) for key, column in side.columns.items()}
-    rows = preserved.filtered_rows
-    return RelationStatistics(max(preserved.rows, rows), rows, columns)
+    rows = preserved_side.filtered_rows
+    return RelationStatistics(max(preserved_side.rows, rows), rows, columns)
 
 
 def _uncertain(column: JoinColumnStatistics) -> JoinColumnStatistics:
@@ -284,8 +284,8 @@ def chain_estimator(
 
     def selectivity(condition: Conjunct) -> float:
         # The statistics of each relation include what the condition implies for it alone.
-        implied = (guess_selectivity(part.node, distinct) for part in implied_predicates(condition, block.columns))
-        return min(guess_selectivity(condition.node, distinct) / max(math.prod(implied), 1e-9), 1.0)
+        factors = (guess_selectivity(part.node, distinct) for part in implied_predicates(condition, block.columns))
+        return min(guess_selectivity(condition.node, distinct) / max(math.prod(factors), 1e-9), 1.0)
 
     filters = [
         JoinFilter(equalities.mask_of(condition), selectivity(condition))

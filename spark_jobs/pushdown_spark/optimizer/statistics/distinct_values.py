@@ -24,18 +24,18 @@ def estimate_distinct(groups: Sequence[pa.ChunkedArray], rows: float) -> tuple[f
     values = pa.chunked_array([chunk for group in groups for chunk in group.chunks]) if groups else None
     if values is None or len(values) == 0:
         return max(rows * 0.1, 1.0), 0.0
-    sampled, nulls = len(values), values.null_count
-    null_fraction = nulls / sampled
+    sample_size, nulls = len(values), values.null_count
+    null_fraction = nulls / sample_size
     count, estimate = _chao(values)
-    if sampled >= rows:
+    if sample_size >= rows:
         return max(float(count), 1.0), null_fraction
-    filled = [group for group in groups if len(group) > group.null_count]
-    if len(filled) > 1 and count > _CLUSTERING_FACTOR * sum(_chao(group)[1] for group in filled) / len(filled):
-        estimate = count * rows / sampled
-        values_by_group = pa.chunked_array([pc.unique(group.drop_null()) for group in filled])
+    nonempty = [group for group in groups if len(group) > group.null_count]
+    if len(nonempty) > 1 and count > _CLUSTERING_FACTOR * sum(_chao(group)[1] for group in nonempty) / len(nonempty):
+        estimate = count * rows / sample_size
+        values_by_group = pa.chunked_array([pc.unique(group.drop_null()) for group in nonempty])
         if len(values_by_group) - count >= _MIN_SHARED_VALUES:
             estimate = min(_chao(values_by_group)[1], estimate)
-    max_distinct = rows * (sampled - nulls) / sampled
+    max_distinct = rows * (sample_size - nulls) / sample_size
     return max(min(estimate, max_distinct), 1.0), null_fraction
 
 

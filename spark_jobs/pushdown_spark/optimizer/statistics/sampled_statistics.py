@@ -51,9 +51,11 @@ _GREGORIAN_START = date(1582, 10, 15)
 def sampled_names(files: Sequence[InputFile], schema: t.StructType, request: StatisticsRequest) -> dict[str, str]:
     """Return the columns of the files that are keys or in conditions: lower-case names, with their spelling."""
     partition_columns = _partition_columns(files)
-    used = request.keys | _columns_in(*request.conditions)
+    used_names = request.keys | _columns_in(*request.conditions)
     by_name = {column.name.lower(): column.name for column in schema.fields}
-    return {name: spelling for name, spelling in by_name.items() if name in used and name not in partition_columns}
+    return {
+        name: spelling for name, spelling in by_name.items() if name in used_names and name not in partition_columns
+    }
 
 
 def columns_to_sample(
@@ -103,8 +105,8 @@ class SampledSource:
 
     @property
     def _read_fields(self) -> list[t.StructField]:
-        requested = self.request.read_columns
-        return [field for field in self.scope.schema.fields if requested is None or field.name in requested]
+        names = self.request.read_columns
+        return [field for field in self.scope.schema.fields if names is None or field.name in names]
 
     def _column_statistics(self, name: str, matches: pa.BooleanArray | None) -> JoinColumnStatistics:
         """Return the statistics of a column, by its lower-case name. `matches` are the rows that satisfy conditions."""
@@ -127,19 +129,19 @@ class SampledSource:
         if batch is None:
             return self._guess(conditions), None
         matches: pa.BooleanArray | None = None
-        counted, guessed = [], []
+        counted_conditions, guessed_conditions = [], []
         for condition in conditions:
             mask = self._evaluate(condition, batch)
             if mask is None:
-                guessed.append(condition)
+                guessed_conditions.append(condition)
             else:
-                counted.append(condition)
+                counted_conditions.append(condition)
                 matches = mask if matches is None else pc.and_(matches, mask)
         hits = batch.num_rows if matches is None else pc.sum(matches).as_py() or 0
         selectivity = hits / batch.num_rows
         if hits == 0:
-            selectivity = min(0.5 / batch.num_rows, self._guess(counted))
-        return float(selectivity * self._guess(guessed)), matches
+            selectivity = min(0.5 / batch.num_rows, self._guess(counted_conditions))
+        return float(selectivity * self._guess(guessed_conditions)), matches
 
     def _guess(self, conditions: Sequence[exp.Expr]) -> float:
         distinct = {("", name): self.sample.distinct(column)[0] for name, column in self.names.items()}
@@ -162,9 +164,9 @@ class SampledSource:
         values = self.sample.table.column(column)
         if not pa.types.is_integer(values.type):
             return None
-        filtered = values if matches is None else values.filter(matches)
+        matching_values = values if matches is None else values.filter(matches)
         conditions = self.request.conditions
-        return KeyValues(_integers(values), _integers(filtered), self._has_spark_values, conditions)
+        return KeyValues(_integers(values), _integers(matching_values), self._has_spark_values, conditions)
 
     @cached_property
     def _has_spark_values(self) -> bool:
@@ -184,9 +186,9 @@ class SampledSource:
         limits these columns.
         """
         if self.sample.is_exact:
-            measured = [width for width in widths if width is not None]
-            if len(measured) == len(widths):
-                return self.sample.rows * sum(measured)
+            known_widths = [width for width in widths if width is not None]
+            if len(known_widths) == len(widths):
+                return self.sample.rows * sum(known_widths)
             typical_bytes = self.sample.rows * sum(width or _TYPICAL_WIDTH for width in widths)
             return max(typical_bytes, float(_COLUMNAR_EXPANSION * self._file_bytes))
         is_text = self.source.format in (SourceFormat.CSV, SourceFormat.JSON)
@@ -214,8 +216,8 @@ def _partition_columns(files: Sequence[InputFile]) -> frozenset[str]:
 def _arrow_reads_spark_values(sample: SourceSample, schema: t.StructType, names: Collection[str]) -> bool:
     """Return whether Arrow reads the same values as Spark in these columns, according to their names and types."""
     columns = [column for column in schema.fields if column.name in names]
-    sampled = set(sample.table.column_names) - sample.respelled
-    return {column.name for column in columns} <= sampled and all(
+    arrow_names = set(sample.table.column_names) - sample.respelled
+    return {column.name for column in columns} <= arrow_names and all(
         _is_unambiguous(sample.table.column(column.name), column.dataType) for column in columns
     )
 
@@ -225,12 +227,13 @@ def _is_unambiguous(values: pa.ChunkedArray, data_type: t.DataType) -> bool:
 
     Timestamps depend on time zones, and Spark may shift days before the Gregorian calendar.
     """
-    stored = values.type.value_type if pa.types.is_dictionary(values.type) else values.type
+    arrow_type = values.type.value_type if pa.types.is_dictionary(values.type) else values.type
     if isinstance(data_type, t.StringType):
-        return bool(pa.types.is_string(stored) or pa.types.is_large_string(stored) or pa.types.is_string_view(stored))
-    if isinstance(data_type, t.DateType) and pa.types.is_date32(stored):
+        string_types = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
+        return any(is_type(arrow_type) for is_type in string_types)
+    if isinstance(data_type, t.DateType) and pa.types.is_date32(arrow_type):
         return len(values) == values.null_count or bool(pc.min(values).as_py() >= _GREGORIAN_START)
-    return isinstance(data_type, _EXACT_TYPES) and bool(stored == to_arrow_type(data_type))
+    return isinstance(data_type, _EXACT_TYPES) and bool(arrow_type == to_arrow_type(data_type))
 
 
 def _max_width(sample: SourceSample, column: t.StructField) -> float | None:

@@ -185,12 +185,12 @@ class _ParquetFile:
     def bounds(self, columns: Sequence[str]) -> Bounds:
         """Return the bounds of the columns that have statistics in all row groups of the footer."""
         positions = {name: position for position, name in enumerate(self._file.metadata.schema.names)}
-        requested = {name.lower(): positions[name] for name in columns if name in positions}
+        positions_to_read = {name.lower(): positions[name] for name in columns if name in positions}
         bounds: dict[str, tuple[int, int]] = {}
-        if self.units * len(requested) > _MAX_CHUNK_STATISTICS:
+        if self.units * len(positions_to_read) > _MAX_CHUNK_STATISTICS:
             return bounds
         row_groups = [self._file.metadata.row_group(unit) for unit in range(self.units)]
-        for name, position in requested.items():
+        for name, position in positions_to_read.items():
             chunks = [_chunk_bounds(group.column(position)) for group in row_groups if group.num_rows]
             present = [pair for pair in chunks if pair is not None]
             if present and len(present) == len(chunks):
@@ -233,8 +233,8 @@ class _OrcFile:
 @contextmanager
 def _open_files(files: Sequence[InputFile], read: Callable[[RangeFile], F]) -> Iterator[list[F]]:
     """Open files for the block."""
-    with ExitStack() as opened:
-        yield [read(opened.enter_context(closing(file.storage.open(file.path)))) for file in files]
+    with ExitStack() as stack:
+        yield [read(stack.enter_context(closing(file.storage.open(file.path)))) for file in files]
 
 
 def _sample_columnar(
@@ -247,9 +247,9 @@ def _sample_columnar(
     rows = counted_rows * size / max(sum(file.bytes for file in sampled_files), 1)
     read_all = is_exact and rows <= MAX_WHOLE_ROWS
     units = [(file, unit) for file in sampled_files for unit in range(file.units)]
-    sampled = units if read_all else spread(units, _POSITIONS)
+    sampled_units = units if read_all else spread(units, _POSITIONS)
     max_rows = MAX_WHOLE_ROWS if read_all else _ROWS_PER_POSITION
-    groups = [file.read(unit, columns, max_rows) for file, unit in sampled] if columns else []
+    groups = [file.read(unit, columns, max_rows) for file, unit in sampled_units] if columns else []
     bounds = _common_bounds([file.bounds(columns) for file in sampled_files if file.rows]) if is_exact else {}
     return SourceSample(
         float(counted_rows) if is_exact else rows,
@@ -335,5 +335,5 @@ def _json(block: bytes, schema: StructType, columns: Sequence[str]) -> pa.Table:
 
 
 def _arrow_types(schema: StructType, columns: Sequence[str]) -> dict[str, pa.DataType]:
-    requested = (column for column in schema.fields if column.name in set(columns))
-    return {column.name: utc_arrow_type(column.dataType) for column in requested}
+    fields = (column for column in schema.fields if column.name in set(columns))
+    return {column.name: utc_arrow_type(column.dataType) for column in fields}
