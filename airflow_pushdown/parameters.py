@@ -60,7 +60,7 @@ class Parameter:
     replaced_keys: tuple[str, ...] = ()
     """The Spark keys that the parameter replaces and never sets."""
     required: bool = False
-    templated: bool = True
+    is_templated: bool = True
     attribute: str = ""
     """The operator's attribute if it cannot have the parameter's name."""
     renderer: str | None = None
@@ -174,9 +174,9 @@ PARAMETERS: tuple[Parameter, ...] = (
     Parameter("spark_python", "str | None", None),
     Parameter("exchange_dir", "str | None", None),
     Parameter("exchange_conn_id", "str | None", None),
-    Parameter("deferrable", "bool | None", None, templated=False),
+    Parameter("deferrable", "bool | None", None, is_templated=False),
     Parameter("class_archives", "str | None", None),
-    Parameter("assets", "bool", False, templated=False),
+    Parameter("assets", "bool", False, is_templated=False),
     Parameter("name", "str", "{{ ti.dag_id }}.{{ ti.task_id }}"),
 )
 

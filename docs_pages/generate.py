@@ -243,7 +243,7 @@ def _description(row: Parameter, operator: str, docstring: str) -> str:
         docstring.removesuffix(_TEMPLATED),
         f"Sets {', '.join(keys)}." if keys else "",
         f"Replaces {', '.join(never_set)}, which is never set." if never_set else "",
-        "" if row.templated else "Not templated.",
+        "" if row.is_templated else "Not templated.",
     ]
     return " ".join(filter(None, notes))
 

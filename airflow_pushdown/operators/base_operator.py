@@ -307,7 +307,7 @@ class PushdownBaseOperator(JobOperator):
 
 def all_template_fields(operator: str) -> tuple[str, ...]:
     """Return the distinct template fields of an operator: its own and those of SparkSubmitOperator."""
-    own = (parameter.field for parameter in parameters_of(operator) if parameter.templated)
+    own = (parameter.field for parameter in parameters_of(operator) if parameter.is_templated)
     return tuple(dict.fromkeys((*own, *SparkSubmitOperator.template_fields)))
 
 

@@ -84,7 +84,7 @@ def test_kind_type_and_default_agree_with_the_table(operator: str, row: Paramete
 
 @pytest.mark.parametrize("operator", OPERATORS)
 def test_template_fields_are_those_of_the_table_and_of_spark_submit_operator(operator: str) -> None:
-    own = {row.field for row in parameters_of(operator) if row.templated}
+    own = {row.field for row in parameters_of(operator) if row.is_templated}
     fields = OPERATOR_CLASSES[operator].template_fields
     assert set(fields) == own | set(SparkSubmitOperator.template_fields)
     assert len(set(fields)) == len(fields)
@@ -103,7 +103,7 @@ def test_the_docstrings_describe_the_parameters_of_the_table(operator: str) -> N
     documented = documented_parameters(OPERATOR_CLASSES[operator])
     del documented["kwargs"]
     templated = {name: text.endswith(". (templated)") for name, text in documented.items()}
-    assert templated == {row.name: row.templated for row in parameters_of(operator)}
+    assert templated == {row.name: row.is_templated for row in parameters_of(operator)}
 
 
 def test_the_documentation_pages_are_up_to_date(project: Path) -> None:

@@ -70,7 +70,7 @@ class DatabaseScanPlan:
         names = set(self.columns)
         return t.StructType([field for field in self.table.spark_schema.fields if field.name in names])
 
-    def limited(self, limit: int) -> DatabaseScanPlan | None:
+    def with_limit(self, limit: int) -> DatabaseScanPlan | None:
         """Return the plan of at most `limit` rows, or None if Spark has to drop rows."""
         plan = replace(self, limit=limit)
         return plan if self.is_exact and plan.query.is_limited else None
@@ -144,7 +144,7 @@ class DatabaseScan(Scan):
 
         The statement has the LIMIT. Spark's LIMIT would end the Python worker early, which takes seconds.
         """
-        plan = self._plan.limited(limit)
+        plan = self._plan.with_limit(limit)
         if plan is None:
             return None
         is_small = limit <= MAX_FEW_ROWS
@@ -152,7 +152,7 @@ class DatabaseScan(Scan):
 
     def fetch_local(self, limit: int | None) -> DataFrame | None:
         """Fetch the rows in the driver, or return None if many are expected or options set the transport."""
-        plan = self._plan if limit is None else self._plan.limited(limit)
+        plan = self._plan if limit is None else self._plan.with_limit(limit)
         if plan is None or not allows_local_fetch(plan.spec) or (limit is not None and limit > MAX_FEW_ROWS):
             return None
         with suppress(LostConnectionError), closing(self._execution.connect()) as client:

@@ -64,8 +64,9 @@ class PushedQuery:
 
         def convert(frame: DataFrame) -> DataFrame:
             rows = frame.orderBy(*keys) if keys else frame
-            limited = rows if self.limit is None else rows.limit(self.limit)
-            return limited.select(*outputs)
+            if self.limit is not None:
+                rows = rows.limit(self.limit)
+            return rows.select(*outputs)
 
         return convert
 

@@ -81,12 +81,24 @@ class TableAttempt:
     @property
     def target(self) -> TargetTable:
         """The table, after `prepare`."""
-        return self._require_ledger().target
+        return self._claimed_ledger.target
 
     @property
     def table(self) -> RemoteTable:
         """The columns of the table, or of the table to create, after `stage`."""
-        return self._require_staged_table().columns
+        return self._current_table.columns
+
+    @property
+    def _claimed_ledger(self) -> RunLedger:
+        """The ledger, after `prepare`."""
+        assert self._ledger is not None
+        return self._ledger
+
+    @property
+    def _current_table(self) -> _StagedTable:
+        """The staged rows, after `stage`."""
+        assert self._staged_table is not None
+        return self._staged_table
 
     def prepare(self) -> bool:
         """Claim the run. Return False if there is nothing to write.
@@ -111,15 +123,15 @@ class TableAttempt:
         with closing(self._connect(self._address)) as connection:
             if not exists(connection, self.target):
                 return None
-            generated = generated_columns(connection, self.target)
+            computed_names = generated_columns(connection, self.target)
             required = columns_without_null(connection, self.target)
         table = describe_sibling(self._address, self.target, self.target.name)
         columns = (
             replace(column, is_required=column.name in required)
             for column in table.columns
-            if column.name not in generated
+            if column.name not in computed_names
         )
-        return replace(table, columns=tuple(columns), computed=generated)
+        return replace(table, columns=tuple(columns), computed=computed_names)
 
     def stage(self, schema: t.StructType, existing: RemoteTable | None, *, name_rule: NameRule) -> PartitionWriter:
         """Create empty staging tables, and return the writer for tasks. Its columns have the order of the schema."""
@@ -128,7 +140,7 @@ class TableAttempt:
                 self.staging.drop(connection)
             # Some checks read one table, and one can become a missing table.
             reads_one = existing is None or self._output.mode is OutputMode.MERGE or bool(self._output.checks.unique)
-            run = self._require_ledger().run
+            run = self._claimed_ledger.run
             staging = StagingTables.of(self.target, run, self._attempt, self._stages, reads_one=reads_one)
             self._stages += 1
             # Set before the tables exist, so that `abort` deletes what was created before a failure.
@@ -152,37 +164,38 @@ class TableAttempt:
         `suffixes` has the ends of their names by partition.
         """
         with closing(self._connect(self._address)) as connection:
-            suffixes_in_table = self._require_staged_table().change.staging.suffixes(connection)
-        if lost := [partition for partition, suffix in suffixes.items() if suffixes_in_table.get(partition) != suffix]:
+            suffixes_in_table = self._current_table.change.staging.suffixes(connection)
+        stale = [partition for partition, suffix in suffixes.items() if suffixes_in_table.get(partition) != suffix]
+        if stale:
             raise RemoteFailedError(
-                f"an executor was lost after it had loaded partition {lost[0]}, whose rows may differ from those of "
+                f"an executor was lost after it had loaded partition {stale[0]}, whose rows may differ from those of "
                 "the next attempt; run the task again"
             )
 
     def copy_parts(self) -> None:
         """Collect the rows of all tasks in one table, if a later step reads one and tasks have loaded parts."""
-        change = self._require_staged_table().change
+        change = self._current_table.change
         if self.target.has_parts and not change.staging.is_split:
             with closing(self._connect(self._address)) as connection:
                 change.staging.copy_parts(connection, change.columns)
 
     def check(self, condition: str = "") -> None:
         """Check the staged rows. `condition` is `replace_where` in the SQL of the database."""
-        staged = self._require_staged_table()
-        change = replace(staged.change, condition=condition)
-        self._staged_table = replace(staged, change=change)
+        staged_table = self._current_table
+        change = replace(staged_table.change, condition=condition)
+        self._staged_table = replace(staged_table, change=change)
         if change.condition or change.keys:
             with closing(self._connect(self._address)) as connection:
                 change.check(connection)
 
     def commit(self, partitions: int, summary: OutputSummary) -> OutputSummary | None:
         """Move the rows of a number of partitions. Return None if mode `ignore` found a table that exists now."""
-        staged, ledger = self._require_staged_table(), self._require_ledger()
-        staging = staged.change.staging
+        staged_table, ledger = self._current_table, self._claimed_ledger
+        staging = staged_table.change.staging
         summary = summary.model_copy(update={"table": self.target.display_name})
         text = summary_text(summary)
         with closing(self._connect(self._address)) as connection:
-            renames = staged.is_new and self.target.dialect.is_mysql
+            renames = staged_table.is_new and self.target.dialect.is_mysql
             is_renamed = renames and rename_to_target(connection, ledger, staging, partitions, text)
             is_written = is_renamed or self._move_rows(connection, partitions, text)
             with suppress(PushdownError):
@@ -192,7 +205,7 @@ class TableAttempt:
 
     def _move_rows(self, connection: WriteConnection, partitions: int, summary: str) -> bool:
         """Move the rows in one transaction. Return False if mode `ignore` found a table that exists now."""
-        change, ledger = self._require_staged_table().change, self._require_ledger()
+        change, ledger = self._current_table.change, self._claimed_ledger
         if change.staging.is_split:
             # SQLite attaches no file within the transaction.
             ledger.check_claim(connection)
@@ -227,7 +240,7 @@ class TableAttempt:
         # The rows of a commit are gone if the table is.
         if (table_exists and self._is_committed(record)) or not self._may_write(table_exists):
             return False
-        ledger = self._require_ledger()
+        ledger = self._claimed_ledger
         if record is not None:
             # In MySQL, the deletion of a missing row locks a gap, so that runs on two tables could deadlock.
             ledger.delete(connection)
@@ -250,14 +263,14 @@ class TableAttempt:
 
     def _create_table(self, connection: WriteConnection) -> None:
         """Make the staging table the missing table. Raises RemoteFailedError if the table was there before."""
-        staged = self._require_staged_table()
-        if not staged.is_new or self.target.dialect.is_mysql:
+        staged_table = self._current_table
+        if not staged_table.is_new or self.target.dialect.is_mysql:
             # The staging table lacks constraints of the table. In MySQL and MariaDB, `rename_to_target` has seen the
             # table.
             raise RemoteFailedError(
                 f"{self.target.display_name} was dropped while its rows were loaded; run the task again"
             )
-        rows = staged.change.staging.rows
+        rows = staged_table.change.staging.rows
         connection.end_writers(rows)
         try:
             connection.rows(f"ALTER TABLE {rows} RENAME TO {self.target.quote(self.target.name)}")
@@ -274,24 +287,16 @@ class TableAttempt:
         """Raise RemoteFailedError if the columns have changed since the rows were checked against their types."""
         # The lock of a query keeps other programs from changing the table until the end of the transaction.
         connection.rows(f"SELECT 1 FROM {self.target.sql} LIMIT 0")  # noqa: S608
-        generated = generated_columns(connection, self.target)
+        computed_names = generated_columns(connection, self.target)
         columns = [
             (column.name, column.remote_type)
             for column in describe_sibling(self._address, self.target, self.target.name).columns
-            if column.name not in generated
+            if column.name not in computed_names
         ]
         if columns != [(column.name, column.remote_type) for column in self.table.columns]:
             raise RemoteFailedError(
                 f"the columns of {self.target.display_name} have changed while the rows were loaded; run the task again"
             )
-
-    def _require_ledger(self) -> RunLedger:
-        assert self._ledger is not None
-        return self._ledger
-
-    def _require_staged_table(self) -> _StagedTable:
-        assert self._staged_table is not None
-        return self._staged_table
 
 
 def _key_column(name: str, table: RemoteTable, name_rule: NameRule) -> RemoteColumn:
