@@ -25,7 +25,6 @@ from pushdown_spark.formats.worker_startup import startup_cost
 from pushdown_spark.projection.nested_types import has_map
 from pushdown_spark.relations.request import ScanRequest
 from pushdown_spark.relations.stores.listing import ContainerFile, InputFile, files_with_content
-from pushdown_spark.scan.plan import ReaderDecision
 
 
 class AvroPlan(ColumnarPlan[AvroQuery]):
