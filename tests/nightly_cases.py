@@ -9,8 +9,10 @@ from zlib import crc32
 
 import pytest
 
-SHARE = 3
-"""A slow test with more cases than this runs a third of them by default. `make nightly` runs the others."""
+SHARE = 4
+"""A slow test with more cases than this runs a quarter of them by default. `make nightly` runs the others."""
+LONG_SHARE = 10
+"""A test with the marker `long`, whose cases take seconds, runs a tenth of them by default, but at least two."""
 STARTING = frozenset(
     {"spark", "spark_python", "local_spark", "drivers", "database", "server", "register_dag", "store"}
     | {f"{product}_server" for product in ("postgresql", "mariadb", "mysql")}
@@ -25,7 +27,7 @@ COUNT = pytest.StashKey[int]()
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark tests that start programs, and two thirds of the cases of each test that needs Spark or is differential.
+    """Mark tests that start programs, and most cases of each test that needs Spark or is differential.
 
     Checksums of their names choose them, so that each value of each parameter runs in some tests. If the user names a
     test, all its cases run.
@@ -49,9 +51,11 @@ def _mark_cases(items: list[pytest.Item]) -> None:
         if "spark" in item.fixturenames or "differential" in item.path.parts:
             tests[item.nodeid.partition("[")[0]].append(item)
     for cases in tests.values():
-        if len(cases) > SHARE:
+        is_long = cases[0].get_closest_marker("long") is not None
+        count = max(math.ceil(len(cases) / LONG_SHARE), 2) if is_long else math.ceil(len(cases) / SHARE)
+        if len(cases) > SHARE or is_long:
             cases.sort(key=lambda case: crc32(case.name.encode()))
-            for case in cases[math.ceil(len(cases) / SHARE) :]:
+            for case in cases[count:]:
                 case.add_marker("nightly")
 
 

@@ -83,7 +83,7 @@ def check_seeds(spark: SparkSession, seeds: range) -> Tally:
     return tally
 
 
-@pytest.mark.parametrize("seeds", few_and_many(range(6), range(1_000, 1_150)), ids=str)
+@pytest.mark.parametrize("seeds", few_and_many(range(4), range(1_000, 1_150)), ids=str)
 def test_rows_of_tables_are_those_of_spark(spark: SparkSession, seeds: range) -> None:
     tally = check_seeds(spark, seeds)
     assert tally["pushdown"] > len(seeds) * QUERIES / 3, tally

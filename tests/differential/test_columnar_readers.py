@@ -15,7 +15,7 @@ from seeds import few_and_many
 MANY = (150, 3)
 
 
-@pytest.mark.parametrize(("cases", "scans"), few_and_many((6, 2), MANY))
+@pytest.mark.parametrize(("cases", "scans"), few_and_many((4, 2), MANY))
 @pytest.mark.parametrize(
     "comparison_class",
     [AvroComparison, OrcComparison, ParquetComparison],

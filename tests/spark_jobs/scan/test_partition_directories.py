@@ -54,6 +54,7 @@ def own_rows(spark: SparkSession, name: str, path: str, where: str, columns: Seq
     return sorted(str(tuple(row)) for row in known.where(where).select(*columns).collect())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("where", CONDITIONS)
 @pytest.mark.parametrize("name", ["json", "orc", "csv", "avro"])
 def test_partitioned_tables_return_sparks_rows(
