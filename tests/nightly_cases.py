@@ -9,10 +9,12 @@ from zlib import crc32
 
 import pytest
 
-SHARE = 4
-"""A slow test with more cases than this runs a quarter of them by default. `make nightly` runs the others."""
-LONG_SHARE = 10
-"""A test with the marker `long`, whose cases take seconds, runs a tenth of them by default, but at least two."""
+MAX_CASES = 3
+"""A slow test with more cases than this runs some of them by default. `make nightly` runs the others."""
+MIN_CASES = 2
+FRACTION = 1 / 5
+LONG_FRACTION = 1 / 10
+"""The fraction of its cases that such a test runs, and that of one with the marker `long`, whose cases take seconds."""
 STARTING = frozenset(
     {"spark", "spark_python", "local_spark", "drivers", "database", "server", "register_dag", "store"}
     | {f"{product}_server" for product in ("postgresql", "mariadb", "mysql")}
@@ -52,8 +54,8 @@ def _mark_cases(items: list[pytest.Item]) -> None:
             tests[item.nodeid.partition("[")[0]].append(item)
     for cases in tests.values():
         is_long = cases[0].get_closest_marker("long") is not None
-        count = max(math.ceil(len(cases) / LONG_SHARE), 2) if is_long else math.ceil(len(cases) / SHARE)
-        if len(cases) > SHARE or is_long:
+        if len(cases) > MAX_CASES:
+            count = max(MIN_CASES, math.ceil(len(cases) * (LONG_FRACTION if is_long else FRACTION)))
             cases.sort(key=lambda case: crc32(case.name.encode()))
             for case in cases[count:]:
                 case.add_marker("nightly")

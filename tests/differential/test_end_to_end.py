@@ -102,7 +102,7 @@ def _require_enough_comparisons(tally: Tally, carrier: str) -> None:
 
 @pytest.mark.parametrize(
     ("batches", "oddness", "refused"),
-    few_and_many((3, FEW_ODD, 0.0), (NIGHTLY_PAIRS // (SCANS * LINES) + 1, ODDNESS, 0.1)),
+    few_and_many((2, FEW_ODD, 0.0), (NIGHTLY_PAIRS // (SCANS * LINES) + 1, ODDNESS, 0.1)),
 )
 @pytest.mark.parametrize("source_format", FORMATS)
 def test_scans_of_text_return_sparks_rows(

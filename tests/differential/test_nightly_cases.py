@@ -41,7 +41,8 @@ def test_letters(spark, letter): ...
 def run(pytester: pytest.Pytester) -> Run:
     """Return a function that runs pytest with some arguments over slow tests of twelve and four cases."""
     pytester.makeconftest(CONFTEST)
-    pytester.makeini("[pytest]\nmarkers =\n    nightly: slow\n    starts: starts a program\n    smoke: always\n    long: long")
+    markers = "".join(f"\n    {marker}" for marker in ("nightly", "starts", "smoke", "long"))
+    pytester.makeini(f"[pytest]\nmarkers ={markers}")
     pytester.makepyfile(test_slow=SLOW_TEST)
     return pytester.runpytest_subprocess
 

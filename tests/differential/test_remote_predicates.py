@@ -244,7 +244,7 @@ SERVERS = {Dialect.POSTGRES: "postgresql", Dialect.MARIADB: "mariadb", Dialect.M
 DATABASES = (*SERVERS, Dialect.SQLITE)
 
 
-@pytest.mark.parametrize("cases", few_and_many(3, 150))
+@pytest.mark.parametrize("cases", few_and_many(2, 150))
 @pytest.mark.parametrize("dialect", DATABASES)
 def test_databases_return_sparks_rows(
     spark: SparkSession, dialect: Dialect, request: pytest.FixtureRequest, cases: int

@@ -90,7 +90,7 @@ def _require_enough_comparisons(tally: Tally) -> None:
     assert tally["raised"] < tally["predicates"] * 0.2, tally
 
 
-@pytest.mark.parametrize("batches", few_and_many(3, NIGHTLY_PAIRS // (PREDICATES * LINES) + 1))
+@pytest.mark.parametrize("batches", few_and_many(2, NIGHTLY_PAIRS // (PREDICATES * LINES) + 1))
 @pytest.mark.parametrize("source_format", [SourceFormat.JSON, SourceFormat.CSV])
 def test_patterns_match_every_line_that_spark_keeps(
     spark: SparkSession, source_format: SourceFormat, tmp_path: Path, batches: int

@@ -203,7 +203,7 @@ def _require_enough_comparisons(tally: Tally) -> None:
     assert tally["ruled out by values"] > tally["slices"] * 0.05, tally
 
 
-@pytest.mark.parametrize("cases", few_and_many(3, 400))
+@pytest.mark.parametrize("cases", few_and_many(2, 400))
 def test_arrow_filters_return_sparks_rows(spark: SparkSession, cases: int) -> None:
     tally = Tally()
     over_seeds(cases, lambda seed: FilterCase(spark, seed, tally).check())
