@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import DataFrame, SparkSession
@@ -12,7 +12,7 @@ from sqlglot import exp
 from pushdown_spark.contract import JoinOptions, JoinReport
 from pushdown_spark.errors import BadSpecError
 from pushdown_spark.expressions.names import ANY_CASE
-from pushdown_spark.optimizer.catalyst import is_query
+from pushdown_spark.optimizer.catalyst import is_lossless, is_query
 from pushdown_spark.optimizer.dataframe_joins import DataFrameJoins
 from pushdown_spark.optimizer.join_order.decision import ReorderSettings
 from pushdown_spark.optimizer.join_order.reorder_safety import ColumnTypes
@@ -111,7 +111,8 @@ class _TextQuery:
         reordering = JoinReordering(
             self._spark, settings, resolver=resolver, table_statistics=self._table_statistics, types_of=self._types
         )
-        best_query = reordering.reorder(self._query, analyze)
+        is_same = partial(is_lossless, self._query.sql, self._query.generated_sql, analyze)
+        best_query = reordering.reorder(self._query, analyze, is_same)
         return ReorderedJoins(analyze(best_query.sql), best_query.sql, best_query.joins)
 
     def _columns_by_table(self) -> dict[str, frozenset[str]]:

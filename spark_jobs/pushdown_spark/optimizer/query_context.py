@@ -18,6 +18,7 @@ from pushdown_spark.expressions.names import NameRule
 from pushdown_spark.expressions.parser import has_same_tokens
 from pushdown_spark.expressions.predicate import Predicate
 from pushdown_spark.expressions.session_settings import session_name_rule
+from pushdown_spark.optimizer.catalyst import is_lossless
 from pushdown_spark.optimizer.join_order.reorder_safety import ColumnTypes
 from pushdown_spark.optimizer.key_guard import KeyGuard
 from pushdown_spark.optimizer.plans.column_names import ColumnNameResolver
@@ -187,6 +188,11 @@ class QueryContext:
         if sql not in self._analyzed:
             self._analyzed[sql] = self.spark.sql(sql)
         return self._analyzed[sql]
+
+    @cached_property
+    def is_lossless(self) -> bool:
+        """Whether Spark reads the SQL that sqlglot writes of the query as the same query."""
+        return is_lossless(self.query.sql, self.query.generated_sql, self.analyze)
 
     def with_scans(self, plan: QueryPlan, views: Iterable[str]) -> QueryPlan:
         """Return a plan whose scans of some views have its columns and predicates."""

@@ -14,6 +14,7 @@ from random_joins import TABLES, RandomQueries, rows_of
 from sqlglot import exp
 
 from pushdown_spark.contract import JoinOptions, JoinReport
+from pushdown_spark.optimizer.catalyst import is_lossless
 from pushdown_spark.optimizer.join_order import static_semi_joins
 from pushdown_spark.optimizer.join_order.decision import ReorderSettings
 from pushdown_spark.optimizer.join_order.reorder_safety import ColumnTypes
@@ -98,7 +99,9 @@ def random_order(spark: SparkSession, query: str, seed: int) -> tuple[str, tuple
     reordering = JoinReordering(
         spark, settings, resolver=ColumnNameResolver(COLUMNS), table_statistics=statistics, types_of=lambda _: Named()
     )
-    optimized = reordering.reorder(ParsedQuery.of(query), spark.sql)
+    parsed = ParsedQuery.of(query)
+    is_same = partial(is_lossless, parsed.sql, parsed.generated_sql, spark.sql)
+    optimized = reordering.reorder(parsed, spark.sql, is_same)
     return optimized.sql, optimized.joins
 
 

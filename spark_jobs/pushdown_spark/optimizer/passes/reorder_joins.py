@@ -63,7 +63,7 @@ def reorder_joins(context: QueryContext, plan: QueryPlan) -> QueryPlan:
         types_of=context.types_in,
         source_names=source_names,
     )
-    return replace(plan, optimized=reordering.reorder(context.query, context.analyze))
+    return replace(plan, optimized=reordering.reorder(context.query, context.analyze, lambda: context.is_lossless))
 
 
 class JoinReordering:
@@ -86,11 +86,11 @@ class JoinReordering:
         self._types_of = types_of
         self._source_names = source_names or {}
 
-    def reorder(self, query: ParsedQuery, analyze: Analyze) -> OptimizedQuery:
+    def reorder(self, query: ParsedQuery, analyze: Analyze, is_lossless: Callable[[], bool]) -> OptimizedQuery:
         """Return the query with its joins in order.
 
-        The query stays as it is if Spark does not parse the rewritten text as the same query, or if its columns would
-        differ.
+        `is_lossless` returns whether Spark reads the SQL that sqlglot writes of the query as the same query. The query
+        stays as it is if not, or if its columns would differ.
         """
         tree = query.tree.copy()
         blocks = list(select_blocks(tree, self._resolver.columns_of))
@@ -113,6 +113,8 @@ class JoinReordering:
         check_casts = self._settings.ansi and any(report.reordered for report in joins)
         try:
             check_session(self._spark)
+            if not is_lossless():
+                raise UnsupportedError("Spark does not parse the rewritten query as the same query")
             check_rewrite(query, new_sql, analyze, check_casts=check_casts)
         except UnsupportedError as problem:
             return OptimizedQuery(query.sql, tuple(unchanged_report(report, str(problem)) for report in joins))

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 from pyspark.errors import AnalysisException, ParseException
 
-from pushdown_spark.optimizer.catalyst import is_lossless
 from pushdown_spark.optimizer.query_context import QueryContext, QueryPlan
 from pushdown_spark.runtime.error_classification import typed_error
 
@@ -19,9 +18,9 @@ def verify_parse(context: QueryContext, plan: QueryPlan) -> QueryPlan:
     try:
         plan = context.with_scans(plan, context.by_view)
         context.register(plan.scans)
-        original = context.analyze(context.query.sql)
+        context.analyze(context.query.sql)
     except (AnalysisException, ParseException) as problem:
         raise typed_error(problem, about="query") from problem
-    if is_lossless(original, context.query.generated_sql, context.analyze):
+    if context.is_lossless:
         return plan
     return context.with_scans(replace(plan, predicates={}), context.by_view)
