@@ -129,7 +129,7 @@ class OrcFile:
                 sampled_groups = spread(alive_groups, groups)
                 counts = lazy.count_matches(sampled_groups)
                 yield StripeSample(
-                    lazy.stripe.groups,
+                    lazy.stripe.group_count,
                     len(alive_groups),
                     len(sampled_groups),
                     sum(1 for _, matching in counts if matching),

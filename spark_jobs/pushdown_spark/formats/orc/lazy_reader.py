@@ -253,7 +253,7 @@ class LazyStripeReader:
 
     def _fetch(self, columns: ColumnSet, ranges: Sequence[RowGroupRange], purpose: ReadPurpose) -> FetchedRanges:
         """Fetch the stored bytes of some row groups. Load the row indexes that locate them where necessary."""
-        if any(groups.first or groups.last + 1 != self.stripe.groups for groups in ranges):
+        if any(groups.first or groups.last + 1 != self.stripe.group_count for groups in ranges):
             self.stripe.load_indexes(columns.selection.columns)
         slices = [part for groups in ranges for part in stream_slices(self.stripe, columns.selection.columns, groups)]
         return self._reader.fetch([(part.begin, part.end) for part in slices], purpose)

@@ -66,8 +66,8 @@ class RowGroupPruner:
 
     def row_groups(self, stripe: Stripe, metrics: OrcMetrics) -> list[int]:
         """Return the row groups of a stripe that may hold a matching row, by their statistics and bloom filters."""
-        all_groups = list(range(stripe.groups))
-        metrics.groups[OrcOutcome.TOTAL] += stripe.groups
+        all_groups = list(range(stripe.group_count))
+        metrics.groups[OrcOutcome.TOTAL] += stripe.group_count
         if self._filter is None or not stripe.has_index:
             return all_groups
         candidates = [group for group in all_groups if self._group_may_match(stripe, group)]

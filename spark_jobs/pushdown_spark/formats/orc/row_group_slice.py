@@ -72,7 +72,7 @@ class StreamSlice:
 
 def stream_slices(stripe: Stripe, columns: Iterable[int], groups: RowGroupRange) -> list[StreamSlice]:
     """Return the slices of all streams of some columns."""
-    is_whole = groups.first == 0 and groups.last + 1 == stripe.groups
+    is_whole = groups.first == 0 and groups.last + 1 == stripe.group_count
     slices = []
     for column in columns:
         indexes = {} if is_whole else stripe.stream_indexes(column)
@@ -86,7 +86,7 @@ def stream_slices(stripe: Stripe, columns: Iterable[int], groups: RowGroupRange)
             if not begin <= end <= location.length:
                 raise ValueError(f"column {column} has index entries that lie outside its stream")
             entry = index.entry(groups.first)
-            next_entry = index.entry(groups.last + 1) if groups.last + 1 < stripe.groups else None
+            next_entry = index.entry(groups.last + 1) if groups.last + 1 < stripe.group_count else None
             slices.append(
                 StreamSlice(location, location.offset + begin, location.offset + end, index.coding, entry, next_entry)
             )

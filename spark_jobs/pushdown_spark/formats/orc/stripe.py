@@ -30,12 +30,21 @@ class StreamKind(IntEnum):
     BLOOM_FILTER_UTF8 = 8
 
 
+class EncodingKind(IntEnum):
+    """Encodings of columns, by their number in files. Only version 0.11 stores integers in the first two."""
+
+    DIRECT = 0
+    DICTIONARY = 1
+    DIRECT_V2 = 2
+    DICTIONARY_V2 = 3
+
+
 _INDEX_KINDS = frozenset({StreamKind.ROW_INDEX, StreamKind.BLOOM_FILTER, StreamKind.BLOOM_FILTER_UTF8})
 _DATA_KINDS = frozenset(
     {StreamKind.PRESENT, StreamKind.DATA, StreamKind.LENGTH, StreamKind.DICTIONARY_DATA, StreamKind.SECONDARY}
 )
-_DICTIONARY = frozenset({1, 3})
-_VERSION_2 = frozenset({2, 3})
+_DICTIONARY = frozenset({EncodingKind.DICTIONARY, EncodingKind.DICTIONARY_V2})
+_VERSION_2 = frozenset({EncodingKind.DIRECT_V2, EncodingKind.DICTIONARY_V2})
 
 _STRINGS = frozenset({OrcTypeKind.STRING, OrcTypeKind.CHAR, OrcTypeKind.VARCHAR})
 _DATA, _LENGTH, _SECONDARY = StreamKind.DATA, StreamKind.LENGTH, StreamKind.SECONDARY
@@ -177,15 +186,15 @@ class Stripe:
         return cls(tail, info, footer, read)
 
     @property
-    def rows(self) -> int:
+    def row_count(self) -> int:
         """The number of rows."""
         return self.info.number_of_rows
 
     @property
-    def groups(self) -> int:
+    def group_count(self) -> int:
         """The number of row groups. Without a row index, the whole stripe is one."""
         stride = self.tail.stride
-        return -(-self.rows // stride) if self.has_index else min(1, self.rows)
+        return -(-self.row_count // stride) if self.has_index else min(1, self.row_count)
 
     @property
     def has_index(self) -> bool:
@@ -194,7 +203,7 @@ class Stripe:
 
     def rows_before(self, group: int) -> int:
         """Return the number of rows before a row group, which may be the one after the last."""
-        return min(group * self.tail.stride, self.rows) if self.has_index else min(group, 1) * self.rows
+        return min(group * self.tail.stride, self.row_count) if self.has_index else min(group, 1) * self.row_count
 
     @cached_property
     def locations(self) -> tuple[StreamLocation, ...]:
@@ -244,8 +253,8 @@ class Stripe:
 
     def _parse_index(self, data: bytes, column: int) -> RowIndex:
         index = parse_message(RowIndex, self.tail.codec.decompress(data))
-        if len(index.entry) != self.groups:
-            raise ValueError(f"column {column} has {len(index.entry)} index entries for {self.groups} row groups")
+        if len(index.entry) != self.group_count:
+            raise ValueError(f"column {column} has {len(index.entry)} index entries for {self.group_count} row groups")
         # A wrong stride shows in the statistics of columns without nulls.
         statistics = index.entry[0].statistics
         has_count = column in self.tail.types[0].subtypes and statistics.HasField("number_of_values")
@@ -275,7 +284,7 @@ class Stripe:
         filters = parse_message(
             BloomFilterIndex, self.tail.codec.decompress(self._read(location.offset, location.length))
         )
-        return filters if len(filters.bloom_filter) == self.groups else None
+        return filters if len(filters.bloom_filter) == self.group_count else None
 
     def _bloom_filters_at(self, column: int) -> StreamLocation | None:
         locations = self._by_column.get(column, ())

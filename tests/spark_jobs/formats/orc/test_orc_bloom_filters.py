@@ -65,7 +65,7 @@ def check(sample: Sample, sample_rows: Sequence[tuple[object, ...]], stride: int
     for column in range(1, len(sample_rows[0]) + 1):
         index = stripe.bloom_filters(column)
         assert index is not None
-        assert len(index.bloom_filter) == stripe.groups
+        assert len(index.bloom_filter) == stripe.group_count
         kind = OrcTypeKind(sample.tail.types[column].kind)
         if not is_trusted(sample, column):
             assert kind is OrcTypeKind.BYTE

@@ -111,4 +111,4 @@ def test_files_of_every_codec_are_opened(codec: str) -> None:
     table = pa.table({"a": list(range(5000)), "s": [f"text {number % 7}" for number in range(5000)]})
     sample = write_sample(table, compression=codec, row_index_stride=100)
     assert sample.tail.footer.number_of_rows == 5000
-    assert sample.stripe().groups == 50
+    assert sample.stripe().group_count == 50

@@ -87,13 +87,13 @@ def check(sample: Sample, table: pa.Table, rng: random.Random) -> None:
     row_count = 0
     for number in range(len(sample.tail.stripes)):
         stripe = sample.stripe(number)
-        for groups in runs(rng, stripe.groups):
+        for groups in runs(rng, stripe.group_count):
             actual = pa.Table.from_batches([cut(sample, groups, stripe=number)])
             first, last = stripe.rows_before(groups.first), stripe.rows_before(groups.last + 1)
             expected = table.slice(row_count + first, last - first)
             for name in table.schema.names:
                 assert actual[name].to_pylist() == expected[name].to_pylist(), (number, groups, name)
-        row_count += stripe.rows
+        row_count += stripe.row_count
     assert row_count == table.num_rows
 
 
@@ -152,7 +152,7 @@ def test_without_a_row_index_a_stripe_is_one_group(spark: SparkSession, by_spark
     frame = spark.range(3000).withColumn("s", f.expr("array(cast(id as string))"))
     sample = by_spark(frame, orc_row_index_stride=0, orc_create_index="false")
     stripe = sample.stripe()
-    assert (stripe.groups, stripe.has_index, stripe.rows_before(1)) == (1, False, 3000)
+    assert (stripe.group_count, stripe.has_index, stripe.rows_before(1)) == (1, False, 3000)
     assert cut(sample, RowGroupRange(0, 0)).num_rows == 3000
 
 
