@@ -85,9 +85,9 @@ def flip_bits(rng: random.Random, content: bytes, regions: Regions, times: int) 
     """Yield names and contents of files with one flipped bit. The name starts with the region."""
     for region, (begin, end) in regions.items():
         for number in range(times):
-            spoilt = bytearray(content)
-            spoilt[rng.randrange(begin, end)] ^= 1 << rng.randrange(8)
-            yield f"{region.replace(' ', '_')}-{number}", bytes(spoilt)
+            damaged_content = bytearray(content)
+            damaged_content[rng.randrange(begin, end)] ^= 1 << rng.randrange(8)
+            yield f"{region.replace(' ', '_')}-{number}", bytes(damaged_content)
 
 
 def overwrite_ranges(rng: random.Random, content: bytes, regions: Regions) -> Iterator[tuple[str, bytes]]:
@@ -143,8 +143,8 @@ class DamagedFormat:
         outcomes = self._outcomes(directory)
         for name, results in outcomes.items():
             for outcome in results.values():
-                is_typed = outcome.error in self.errors and name in outcome.message
-                assert not outcome.error or is_typed, f"{name}: {outcome}"
+                is_expected = outcome.error in self.errors and name in outcome.message
+                assert not outcome.error or is_expected, f"{name}: {outcome}"
         return outcomes
 
     def check_truncated(
@@ -164,9 +164,9 @@ class DamagedFormat:
         content = self.sound(rng, codec, path)
         self._write(directory, overwrite_ranges(rng, content, self.regions(path)))
         outcomes = self._outcomes(directory)
-        raised = [outcome.error for each in outcomes.values() for outcome in each.values()]
-        assert set(raised) <= {"", *self.errors}
-        assert raised.count("UnreadableFileError") > len(raised) * 0.3
+        errors = [outcome.error for each in outcomes.values() for outcome in each.values()]
+        assert set(errors) <= {"", *self.errors}
+        assert errors.count("UnreadableFileError") > len(errors) * 0.3
 
     def _sound_path(self, directory: Path) -> Path:
         return directory / f"sound{self.suffix}"
@@ -187,9 +187,9 @@ class DamagedFormat:
         for line in process.stdout.splitlines():
             name, results = json.loads(line)
             outcomes[name] = {query: Outcome(tuple(rows), *problem) for query, (rows, *problem) in results.items()}
-        left = [path.name for path in _files(directory) if path.name not in outcomes]
-        assert not left, (
-            f"reading {left[0]} ended the process with status {process.returncode}: {process.stderr[-2000:]}"
+        unread = [path.name for path in _files(directory) if path.name not in outcomes]
+        assert not unread, (
+            f"reading {unread[0]} ended the process with status {process.returncode}: {process.stderr[-2000:]}"
         )
         return outcomes
 

@@ -35,7 +35,7 @@ from pushdown_spark.formats.avro.decoder import AvroQuery
 from pushdown_spark.formats.readable_types import arrow_schema
 
 ROWS = 300
-TYPED = {"UnreadableFileError", "UnsafeInputError", "SchemaConflictError", "BadSchemaError"}
+ERRORS = {"UnreadableFileError", "UnsafeInputError", "SchemaConflictError", "BadSchemaError"}
 PLACE = re.compile(r"block \d+ at byte \d+|header at byte \d+")
 DECIMAL = {"logicalType": "decimal", "precision": 20, "scale": 4}
 RECORD = {"type": "record", "name": "inner", "fields": [{"name": "u", "type": "int"}, {"name": "v", "type": "bytes"}]}
@@ -105,10 +105,10 @@ def intact_file(rng: random.Random, codec: str, path: Path) -> bytes:
     return path.read_bytes()
 
 
-FORMAT = DamagedFormat(avro_damage.__file__, ".avro", intact_file, regions, queries(), TYPED)
+FORMAT = DamagedFormat(avro_damage.__file__, ".avro", intact_file, regions, queries(), ERRORS)
 
 
-def tolerant(spark: SparkSession) -> AbstractContextManager[None]:
+def skip_unreadable_files(spark: SparkSession) -> AbstractContextManager[None]:
     """Let Spark skip what it cannot read."""
     return session_settings(spark, {"spark.sql.files.ignoreCorruptFiles": "true"})
 
@@ -118,7 +118,7 @@ class Reference:
 
     def __init__(self, spark: SparkSession, paths: list[Path]) -> None:
         self._spark = spark
-        with tolerant(spark), pushdown_off(spark, "avro"):
+        with skip_unreadable_files(spark), pushdown_off(spark, "avro"):
             frame = self._frame(paths)
             table = frame.withColumn("file", f.input_file_name()).toArrow()
         self._rows: dict[str, list[dict[str, object]]] = defaultdict(list)

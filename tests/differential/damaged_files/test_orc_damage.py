@@ -35,7 +35,7 @@ from pushdown_spark.formats.orc.planner import orc_arrow_schema
 
 CODECS = ("uncompressed", "zlib", "snappy", "lz4", "zstd")
 ROWS = 400
-TYPED = {"UnreadableFileError", "UnsafeInputError", "SchemaConflictError"}
+ERRORS = {"UnreadableFileError", "UnsafeInputError", "SchemaConflictError"}
 PRUNING = {"index", "statistics", "footer", "stripe footer"}
 """Regions that decide which row groups are skipped: statistics, indexes, and the footers that refer to them."""
 SCHEMA = t.StructType(
@@ -65,9 +65,14 @@ def queries() -> dict[str, OrcQuery]:
     )
     return {
         name: OrcQuery(
-            schema=schema, positions=places, filter=compiled, partial_reads=partial, min_seek=0, name_rule=EXACT_NAMES
+            schema=schema,
+            positions=places,
+            filter=row_filter,
+            partial_reads=partial_reads,
+            min_seek=0,
+            name_rule=EXACT_NAMES,
         )
-        for name, compiled, partial in filters
+        for name, row_filter, partial_reads in filters
     }
 
 
@@ -85,10 +90,10 @@ def intact_file(rng: random.Random, codec: str, path: Path) -> bytes:
     return path.read_bytes()
 
 
-FORMAT = DamagedFormat(orc_damage.__file__, ".orc", intact_file, regions, queries(), TYPED)
+FORMAT = DamagedFormat(orc_damage.__file__, ".orc", intact_file, regions, queries(), ERRORS)
 
 
-def tolerant(spark: SparkSession) -> AbstractContextManager[None]:
+def skip_unreadable_files(spark: SparkSession) -> AbstractContextManager[None]:
     """Let Spark skip unreadable files, use a task for each file, and turn off all filters of its ORC reader."""
     conf = {
         "spark.sql.files.ignoreCorruptFiles": "true",
@@ -145,7 +150,7 @@ def test_files_with_flipped_bits_return_sparks_rows_or_raise(
     actual = FORMAT.flip(random.Random(f"{codec} {seed}"), codec, 60, tmp_path)
     # Damaged runs of integers can make Spark's reader loop forever, so Spark reads only files that the pushdown reader
     # can read.
-    with tolerant(spark):
+    with skip_unreadable_files(spark):
         readable = sorted(tmp_path / name for name, outcomes in actual.items() if not outcomes["all"].error)
         batches, _ = split_failures(readable, partial(spark_rows, spark), SPARK_ERRORS)
     rows_by_file = dict(ChainMap(*batches))

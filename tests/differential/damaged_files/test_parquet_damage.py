@@ -22,7 +22,7 @@ from pushdown_spark.expressions.names import ANY_CASE
 from pushdown_spark.formats.parquet.file_reader import ParquetQuery
 
 CODECS = ("none", "snappy", "gzip", "zstd", "lz4")
-TYPED = frozenset({"UnreadableFileError", "UnsafeInputError"})
+ERRORS = frozenset({"UnreadableFileError", "UnsafeInputError"})
 ROWS = 200
 SCHEMA = pa.schema(
     [
@@ -40,8 +40,8 @@ SCHEMA = pa.schema(
 def queries() -> dict[str, ParquetQuery]:
     """Return a scan of all rows, and one with a filter."""
     return {
-        name: ParquetQuery(SCHEMA, chosen, has_corrected_dates=True, has_corrected_int96=True, name_rule=ANY_CASE)
-        for name, chosen in (("all", None), ("filter", FILTER))
+        name: ParquetQuery(SCHEMA, row_filter, has_corrected_dates=True, has_corrected_int96=True, name_rule=ANY_CASE)
+        for name, row_filter in (("all", None), ("filter", FILTER))
     }
 
 
@@ -64,7 +64,7 @@ def intact_file(rng: random.Random, codec: str, path: Path) -> bytes:
     return path.read_bytes()
 
 
-FORMAT = DamagedFormat(parquet_damage.__file__, ".parquet", intact_file, regions, queries(), TYPED)
+FORMAT = DamagedFormat(parquet_damage.__file__, ".parquet", intact_file, regions, queries(), ERRORS)
 
 
 def spark_rows(spark: SparkSession, path: Path) -> list[dict[str, object]] | None:

@@ -97,10 +97,10 @@ def test_damage_only_raises_value_errors(compression: CompressionKind) -> None:
     codec = Codec(compression, BLOCK)
     failed = 0
     for _ in range(500):
-        spoilt = bytearray(data)
-        spoilt[rng.randrange(HEADER, len(data))] ^= 1 << rng.randrange(8)
+        damaged_data = bytearray(data)
+        damaged_data[rng.randrange(HEADER, len(data))] ^= 1 << rng.randrange(8)
         try:
-            assert len(codec.decompress(bytes(spoilt))) <= BLOCK
+            assert len(codec.decompress(bytes(damaged_data))) <= BLOCK
         except ValueError:
             failed += 1
     assert failed > 20

@@ -213,17 +213,16 @@ def hadoop_option(spark: SparkSession) -> Iterator[None]:
 def test_use_selected_in_the_configuration_is_rejected(
     spark: SparkSession, table: Path, hadoop_option: None, reader: str
 ) -> None:
-    session = PushdownSession(spark)
-    session.add_source("t", path=str(table / "left"), format="orc", reader=reader)
-    with pytest.raises(PushdownError, match=USE_SELECTED) as error:
-        session.scan("t", where=WHERE)
-    assert error.value.code is ErrorCode.UNSAFE_SETTING
+    _check_use_selected_is_unsafe(spark, table, reader, {})
 
 
 @pytest.mark.parametrize("reader", ["spark", "auto", "pushdown"])
 def test_use_selected_as_an_option_is_rejected(spark: SparkSession, table: Path, reader: str) -> None:
+    _check_use_selected_is_unsafe(spark, table, reader, {USE_SELECTED: "true"})
+
+
+def _check_use_selected_is_unsafe(spark: SparkSession, table: Path, reader: str, options: dict[str, str]) -> None:
     session = PushdownSession(spark)
-    options = {USE_SELECTED: "true"}
     session.add_source("t", path=str(table / "left"), format="orc", reader=reader, options=options)
     with pytest.raises(PushdownError, match=USE_SELECTED) as error:
         session.scan("t", where=WHERE)
