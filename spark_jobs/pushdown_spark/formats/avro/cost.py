@@ -108,19 +108,18 @@ def estimate(files: Sequence[InputFile], query: AvroQuery, workers: int, startup
 
 def reader_seconds(sample: AvroSample, columns: int, workers: int, *, has_filter: bool) -> ReaderSeconds:
     """Return the CPU seconds of both readers, given the number of columns. Without a filter there is no search."""
-    c = _COSTS
     rows = sample.records * sample.matching_fraction
-    decode_seconds = sample.records * c.decode + sample.values * c.decode_value
-    search_seconds = sample.size * c.search + sample.candidate_fraction * decode_seconds
+    decode_seconds = sample.records * _COSTS.decode + sample.values * _COSTS.decode_value
+    search_seconds = sample.size * _COSTS.search + sample.candidate_fraction * decode_seconds
     searches_blocks = has_filter and search_seconds < decode_seconds
     decoded_size = sample.size * (sample.candidate_fraction if searches_blocks else 1.0)
-    loads = min(max(workers, 1), decoded_size / c.load_bytes)
-    pushdown = _min_seconds(sample) + (search_seconds if searches_blocks else decode_seconds) + loads * c.load
-    pushdown += rows * (c.row + columns * c.value)
-    spark = c.spark_query + sample.files * c.spark_file
-    spark += sample.size * c.spark_byte + sample.deflate_size * c.spark_inflate
-    spark += sample.records * c.spark_row + sample.values * c.spark_stored_value
-    spark += rows * (c.spark_matching_row + columns * c.spark_value)
+    loads = min(max(workers, 1), decoded_size / _COSTS.load_bytes)
+    pushdown = _min_seconds(sample) + (search_seconds if searches_blocks else decode_seconds) + loads * _COSTS.load
+    pushdown += rows * (_COSTS.row + columns * _COSTS.value)
+    spark = _COSTS.spark_query + sample.files * _COSTS.spark_file
+    spark += sample.size * _COSTS.spark_byte + sample.deflate_size * _COSTS.spark_inflate
+    spark += sample.records * _COSTS.spark_row + sample.values * _COSTS.spark_stored_value
+    spark += rows * (_COSTS.spark_matching_row + columns * _COSTS.spark_value)
     return ReaderSeconds(pushdown, spark, searches_blocks)
 
 

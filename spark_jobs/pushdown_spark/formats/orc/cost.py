@@ -122,7 +122,6 @@ def estimate(files: Sequence[InputFile], query: OrcQuery, startup: float = 0.0, 
 
 def reader_seconds(sample: OrcSample, lists: Sequence[int]) -> dict[OrcReader, float]:
     """Return the CPU seconds of each reader, given the lengths of the filter's lists."""
-    c = _COSTS
     alive_rows = sample.rows * sample.alive_fraction
     matching_groups = sample.groups * sample.alive_fraction * sample.group_fraction
     matching_rows = alive_rows * sample.row_fraction
@@ -132,18 +131,18 @@ def reader_seconds(sample: OrcSample, lists: Sequence[int]) -> dict[OrcReader, f
     steps = sum(math.log2(length) for length in lists if length > 1)
     opening_seconds = _opening_seconds(sample.files, sample.live_files, sample.row)
     return {
-        OrcReader.LAZY: c.query_start
-        + sample.files * c.file
-        + search * c.search
-        + alive_rows * len(lists) * c.lists
-        + min(matching_groups * selected_columns * c.group, select * c.decode)
-        + matching_rows * sample.row.values * c.row,
+        OrcReader.LAZY: _COSTS.query_start
+        + sample.files * _COSTS.file
+        + search * _COSTS.search
+        + alive_rows * len(lists) * _COSTS.lists
+        + min(matching_groups * selected_columns * _COSTS.group, select * _COSTS.decode)
+        + matching_rows * sample.row.values * _COSTS.row,
         OrcReader.SPARK_WITH_FILTER: opening_seconds
-        + search * c.spark_search
-        + alive_rows * steps * c.spark_step
-        + min(matching_groups * selected_columns * c.spark_group, select * c.spark_skip)
-        + matching_rows * sample.row.values * c.spark,
-        OrcReader.SPARK: opening_seconds + alive_rows * sample.row.values * c.spark,
+        + search * _COSTS.spark_search
+        + alive_rows * steps * _COSTS.spark_step
+        + min(matching_groups * selected_columns * _COSTS.spark_group, select * _COSTS.spark_skip)
+        + matching_rows * sample.row.values * _COSTS.spark,
+        OrcReader.SPARK: opening_seconds + alive_rows * sample.row.values * _COSTS.spark,
     }
 
 

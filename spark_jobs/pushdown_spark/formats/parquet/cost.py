@@ -119,16 +119,19 @@ def estimate(
 
 def reader_seconds(sample: ParquetSample, *, spark_prunes: bool = True) -> tuple[float, float]:
     """Return the CPU seconds of the pushdown reader and of Spark's, which reads all rows unless it prunes."""
-    c = _COSTS
     alive_rows = sample.rows * sample.alive_fraction
-    search = sample.filter.values * c.search + sample.filter.decompression
-    page = (sample.row.values - sample.filter.values) * c.page + sample.row.decompression - sample.filter.decompression
-    row = sample.row.values * c.row
-    pushdown = c.query_start + alive_rows * (
+    search = sample.filter.values * _COSTS.search + sample.filter.decompression
+    page = (
+        (sample.row.values - sample.filter.values) * _COSTS.page
+        + sample.row.decompression
+        - sample.filter.decompression
+    )
+    row = sample.row.values * _COSTS.row
+    pushdown = _COSTS.query_start + alive_rows * (
         sample.page_fraction * search + sample.hit_fraction * page + sample.row_fraction * row
     )
-    spark = sample.row.values * c.spark + sample.row.decompression
-    return pushdown, c.spark_query + (alive_rows * sample.page_fraction if spark_prunes else sample.rows) * spark
+    spark = sample.row.values * _COSTS.spark + sample.row.decompression
+    return pushdown, _COSTS.spark_query + (alive_rows * sample.page_fraction if spark_prunes else sample.rows) * spark
 
 
 def _footer_sample(sources: Sequence[OpenParquet], alive: Sequence[Sequence[int]], scale: float) -> ParquetSample:
