@@ -235,9 +235,9 @@ def _like_match(node: LikeMatch, array: pa.Array) -> pa.BooleanArray:
     if node.hint is None:
         return pc.match_substring_regex(_valid_utf8(array), node.regex)
     candidates = _string_match(node.hint, array)
-    indices = pc.indices_nonzero(candidates)
-    matches = pc.match_substring_regex(_valid_utf8(array.take(indices)), node.regex)
-    return with_nulls_of(array, scatter(len(array), indices, matches))
+    indexes = pc.indices_nonzero(candidates)
+    matches = pc.match_substring_regex(_valid_utf8(array.take(indexes)), node.regex)
+    return with_nulls_of(array, scatter(len(array), indexes, matches))
 
 
 _SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")

@@ -44,8 +44,8 @@ class ValueSet:
         if np.count_nonzero(head) * _PREFILTER_PASS > len(head):
             return pc.is_in(array, options=self._options)
         mask = _in_low_bits(numbers, table)
-        indices = np.flatnonzero(mask)
-        mask[indices] = _bools(pc.is_in(pa.array(numbers[indices]), options=self._options))
+        indexes = np.flatnonzero(mask)
+        mask[indexes] = _bools(pc.is_in(pa.array(numbers[indexes]), options=self._options))
         return as_arrow(mask)
 
 
@@ -79,10 +79,10 @@ def _numpy_values(array: pa.Array) -> npt.NDArray[np.signedinteger]:
     return np.frombuffer(array.buffers()[1], dtype, len(array), array.offset * np.dtype(dtype).itemsize)
 
 
-def scatter(rows: int, indices: pa.Array, values: pa.BooleanArray) -> pa.BooleanArray:
-    """Return an array of `rows` values: those given at `indices`, with false for nulls, and false elsewhere."""
+def scatter(rows: int, indexes: pa.Array, values: pa.BooleanArray) -> pa.BooleanArray:
+    """Return an array of `rows` values: those given at `indexes`, with false for nulls, and false elsewhere."""
     mask = np.zeros(rows, np.bool_)
-    mask[indices.to_numpy()] = _bools(values)
+    mask[indexes.to_numpy()] = _bools(values)
     return as_arrow(mask)
 
 

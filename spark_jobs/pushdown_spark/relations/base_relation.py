@@ -31,7 +31,7 @@ from pushdown_spark.scan.base_scan import ProjectedScan
 
 @dataclass(frozen=True)
 class ColumnStatistics:
-    """Distinct values of a column, or None if unknown, and its fraction of nulls."""
+    """The number of distinct values of a column, or None if it is unknown, and the fraction of nulls."""
 
     distinct: float | None
     null_fraction: float = 0.0

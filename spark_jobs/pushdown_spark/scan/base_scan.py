@@ -138,8 +138,10 @@ class ProjectedScan:
     """The error that ruled out the pushdown reader during planning."""
 
     def frame(self) -> DataFrame:
-        """Return all rows of the query as a lazy DataFrame. Raises UnsafeInputError if Spark rejects the
-        query over the rows of this scan but not over those of the fallback."""
+        """Return all rows of the query as a lazy DataFrame.
+
+        Raises UnsafeInputError if there is a fallback, and Spark accepts the query only over its own readers.
+        """
         if self.scan.is_native:
             return self._native_frame
         return self._project(self.scan.frame())

@@ -161,7 +161,7 @@ def _row_size(sources: Sequence[OpenParquet], columns: Sequence[FileColumns], ro
     values, decompression = 0, 0.0
     for source, file_columns in zip(sources, columns, strict=True):
         groups = [source.footer.row_group(number) for number in range(source.footer.num_row_groups)]
-        for chunk in (group.column(leaf) for group in groups for leaf in file_columns.leaf_indices):
+        for chunk in (group.column(leaf) for group in groups for leaf in file_columns.leaf_indexes):
             values += chunk.num_values
             decompression += chunk.total_uncompressed_size * _DECOMPRESSION.get(chunk.compression, 0.0)
     return RowSize(values / max(rows, 1), decompression / max(rows, 1))
@@ -220,7 +220,7 @@ def _page_bounds(page: BatchColumns, path: Path) -> ColumnBounds | None:
 
 def _matching_groups(source: OpenParquet, arrow_filter: ArrowFilter) -> Iterator[int]:
     """Yield the numbers of the row groups whose statistics allow a match."""
-    leaf_numbers = {source.footer.schema.column(leaf).path: leaf for leaf in source.columns.leaf_indices}
+    leaf_numbers = {source.footer.schema.column(leaf).path: leaf for leaf in source.columns.leaf_indexes}
 
     def bounds(group: pq.RowGroupMetaData, path: Path) -> ColumnBounds | None:
         name = source.columns.names.get(path[0])

@@ -44,7 +44,7 @@ _VERSION = re.compile(r"(?P<name>[\w-]+)(?: version v?(?P<major>\d+)\.(?P<minor>
 class FileColumns:
     """The requested columns of one file.
 
-    `names` has the file's name of each requested column, or None if the file lacks it. `leaves` has the indices of the
+    `names` has the file's name of each requested column, or None if the file lacks it. `leaves` has the indexes of the
     leaf columns of each. `in_milliseconds` are columns of timestamps in milliseconds, which the table has in
     microseconds.
     """
@@ -54,8 +54,8 @@ class FileColumns:
     in_milliseconds: frozenset[str]
 
     @property
-    def leaf_indices(self) -> tuple[int, ...]:
-        """The indices of all leaf columns."""
+    def leaf_indexes(self) -> tuple[int, ...]:
+        """The indexes of all leaf columns."""
         return tuple(chain.from_iterable(self.leaves.values()))
 
 
@@ -157,7 +157,7 @@ class _Matcher:
         self.in_milliseconds: set[str] = set()
 
     def match(self, field: pa.Field, leaves: list[_Leaf], name: str) -> tuple[int, ...]:
-        """Return the leaf columns of a field. `name` is its name in the file."""
+        """Return the indexes of the leaf columns of a field. `name` is its name in the file."""
         by_path = {leaf.column.path: leaf for leaf in leaves}
         if len(by_path) != len(leaves):
             raise UnsafeInputError(f"two members of column {name} have the same path")
@@ -169,7 +169,7 @@ class _Matcher:
         return indexes
 
     def _leaf_indexes(self, kind: pa.DataType, path: str, depth: int, leaves: Mapping[str, _Leaf]) -> Iterator[int]:
-        """Yield the leaf columns of a requested type. `depth` is the number of lists and maps around it."""
+        """Yield the indexes of the leaf columns of a type. `depth` is the number of lists and maps around it."""
         if pa.types.is_struct(kind):
             for member in kind:
                 yield from self._leaf_indexes(member.type, f"{path}.{member.name}", depth, leaves)

@@ -120,7 +120,7 @@ class OpenParquet:
     def sample(self, group: int, rows: int) -> pa.RecordBatch:
         """Return the filter's columns of the first rows of a row group."""
         schema, names = self._filter_schema, self.filter_columns.names
-        paths = [self.footer.schema.column(leaf).path for leaf in self.filter_columns.leaf_indices]
+        paths = [self.footer.schema.column(leaf).path for leaf in self.filter_columns.leaf_indexes]
         count = min(rows, self.footer.row_group(group).num_rows)
         parquet = pq.ParquetFile(pa.PythonFile(self._raw, "r"), metadata=self.footer)
         batches = parquet.iter_batches(count, [group], paths, use_threads=False)

@@ -86,7 +86,7 @@ class _LineText:
         return self._column.contains(f.lit(string))
 
     def is_not_ascii(self) -> Column:
-        """Return whether the text has fewer characters than bytes, as if it has valid non-ASCII characters."""
+        """Return whether the text has fewer characters than bytes, as non-ASCII text in valid UTF-8 has."""
         return f.length(self._column) < f.octet_length(self._column)
 
     def may_be_invalid(self) -> Column:

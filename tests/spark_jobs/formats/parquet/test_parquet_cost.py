@@ -90,5 +90,5 @@ def test_a_sample_has_only_the_members_that_the_filter_needs(tmp_path: Path) -> 
     query = query_of(tmp_path / "t.parquet", compared)
     (file,) = local_files([str(tmp_path / "t.parquet")])
     with open_parquet(file.path, file.storage, query) as source:
-        assert source.filter_columns.leaf_indices == (3,)
+        assert source.filter_columns.leaf_indexes == (3,)
         assert source.sample(0, 3).to_pylist() == [{"s": {"z": {"x": -number}}} for number in range(3)]
