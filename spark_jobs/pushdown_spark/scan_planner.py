@@ -105,7 +105,7 @@ def _plan_groups(spark: SparkSession, relation: FileRelation, request: ScanReque
 
     def union_scan(scans: Iterable[Scan]) -> UnionScan:
         group_scans = [GroupScan(scan, group.output_schema(request)) for scan, group in zip(scans, groups, strict=True)]
-        return UnionScan(group_scans, schema, request.implicit, name_rule=name_rule)
+        return UnionScan(group_scans, schema, request.implicit_columns, name_rule=name_rule)
 
     return PlannedScan(
         union_scan(plan.scan for plan in plans),

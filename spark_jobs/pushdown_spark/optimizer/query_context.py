@@ -206,9 +206,9 @@ class QueryContext:
         predicate = predicate_of([*conditions, *(semi_join.predicate for semi_join in semi_joins)])
         projection = relation.projection([quote_name(name) for name in required.columns])
         request = relation.request(projection, predicate)
-        implicit = tuple(sorted({*request.implicit, *required.implicit}))
+        implicit = tuple(sorted({*request.implicit_columns, *required.implicit}))
         if implicit:
-            request = replace(request, implicit=implicit, implicit_values=relation.implicit_values())
+            request = replace(request, implicit_columns=implicit, implicit_values=relation.implicit_values())
         request = request.for_query(self.sql, self.query.tree)
         request = request.with_notes(*(semi_join.note for semi_join in semi_joins))
         planned = plan_scan(self.spark, relation, request)

@@ -50,12 +50,12 @@ class Projection:
     """The columns of a query, resolved against a schema.
 
     `table_columns` are the required top-level columns, in the order and spelling of the schema. `tree` has the required
-    parts of them. `implicit` are the required implicit columns. `notes` are lines for the report.
+    parts of them. `implicit_columns` are the required implicit columns. `notes` are lines for the report.
     """
 
     outputs: tuple[OutputColumn, ...]
     table_columns: tuple[str, ...]
-    implicit: tuple[str, ...]
+    implicit_columns: tuple[str, ...]
     tree: ProjectionTree
     notes: tuple[str, ...] = ()
 
@@ -91,7 +91,7 @@ class _Draft:
     path: ColumnPath
     value: PathExpression
     required_paths: tuple[ColumnPath, ...] = ()
-    implicit: str | None = None
+    implicit_column: str | None = None
 
 
 class _Resolver:
@@ -113,7 +113,9 @@ class _Resolver:
         return Projection(
             outputs=self._assign_names(list(drafts.values())),
             table_columns=tuple(name for name in self._context.schema.fieldNames() if name in names),
-            implicit=tuple(dict.fromkeys(draft.implicit for draft in drafts.values() if draft.implicit is not None)),
+            implicit_columns=tuple(
+                dict.fromkeys(draft.implicit_column for draft in drafts.values() if draft.implicit_column)
+            ),
             tree=merge_paths(required_paths, name_rule=self._context.name_rule),
             notes=tuple(self._notes),
         )
@@ -151,33 +153,33 @@ class _Resolver:
     def _drafts(self, path: ColumnPath) -> Iterator[_Draft]:
         """Yield the output of a path, or one for each column of a wildcard."""
         if path.is_wildcard:
-            yield from (self._table(ColumnPath((Member(field.name),))) for field in self._context.schema.fields)
+            yield from (self._table_draft(ColumnPath((Member(field.name),))) for field in self._context.schema.fields)
             return
         if self._is_fields(path):
-            yield self._fields(path)
+            yield self._fields_draft(path)
             return
-        implicit = self._find_implicit(path)
-        if implicit is not None and path.head not in self._context.columns:
-            yield self._implicit(path, implicit)
+        implicit_column = self._find_implicit(path)
+        if implicit_column is not None and path.head not in self._context.columns:
+            yield self._implicit_draft(path, implicit_column)
             return
-        if implicit is not None:
+        if implicit_column is not None:
             self._notes[f"{path.head} is a column of the table, so it is not the implicit column of that name"] = None
-        yield self._table(path)
+        yield self._table_draft(path)
 
-    def _table(self, path: ColumnPath) -> _Draft:
+    def _table_draft(self, path: ColumnPath) -> _Draft:
         value = PathCompiler(self._context, path).compile()
         return _Draft(path, value, (ColumnPath(value.steps),))
 
-    def _implicit(self, path: ColumnPath, column: ImplicitColumn) -> _Draft:
+    def _implicit_draft(self, path: ColumnPath, column: ImplicitColumn) -> _Draft:
         depth = self._context.depth
         if column.level is not None and depth is not None and column.level >= depth():
             self._notes[f"{path.head} is null: no file lies {column.level + 1} directories deep"] = None
             null = f"CAST(NULL AS {sql_type(column.data_type)})"
             return _Draft(path, PathExpression(null, column.data_type, path.steps))
         value = PathExpression(quote_name(column.name), column.data_type, path.steps)
-        return _Draft(path, value, implicit=column.name)
+        return _Draft(path, value, implicit_column=column.name)
 
-    def _fields(self, path: ColumnPath) -> _Draft:
+    def _fields_draft(self, path: ColumnPath) -> _Draft:
         """Return the fields of a line: all as an array, or some by position. Missing fields are null."""
         names = self._context.schema.fieldNames()
         valid = range(len(names))

@@ -111,10 +111,12 @@ class Relation(ABC):
         """
         others = {name for name in self.schema.fieldNames() if name.lower() in words}
         projection = self.projection([quote_name(name) for name in sorted(self.referenced_columns(tree) | others)])
-        implicit = self.source.implicit_catalog.references(tree, self.schema, name_rule=self._name_rule)
+        implicit_columns = self.source.implicit_catalog.references(tree, self.schema, name_rule=self._name_rule)
         tree_columns = required_columns(tree, self.schema, name_rule=self._name_rule)
         complete = merge_paths([ColumnPath((Member(name),)) for name in sorted(others)], name_rule=EXACT_NAMES)
-        return self.request(replace(projection, implicit=implicit, tree=tree_columns.merge(complete)), predicate)
+        return self.request(
+            replace(projection, implicit_columns=implicit_columns, tree=tree_columns.merge(complete)), predicate
+        )
 
     def without_ambiguous_tree(self, predicate: Predicate | None) -> Predicate | None:
         """Return a predicate without its tree if that takes a column for a function, or else the same predicate."""
@@ -161,10 +163,10 @@ class RelationWithoutFiles(Relation):
     def projection(self, columns: Sequence[str] | None) -> Projection:
         """Resolve the columns of a query, all with None. Raises UnknownColumnError, also for columns of files."""
         projection = resolve(columns, PathContext(self.schema, self._name_rule, self.origin))
-        if projection.implicit:
+        if projection.implicit_columns:
             raise UnknownColumnError(
                 f"source {self.source.name!r} is {self.kind} and has no implicit columns such as "
-                f"{', '.join(projection.implicit)}; leave them out"
+                f"{', '.join(projection.implicit_columns)}; leave them out"
             )
         return projection
 
@@ -180,7 +182,7 @@ class RelationWithoutFiles(Relation):
             load_listing=lambda: Listing(self.native),
             schema=self.schema,
             columns=column_names,
-            implicit=(),
+            implicit_columns=(),
             predicate=predicate,
             fold=cached_fold(self._spark),
             notes=projection.notes,

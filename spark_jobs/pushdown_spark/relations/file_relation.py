@@ -161,14 +161,14 @@ class FileRelation(Relation):
     def request(self, projection: Projection, predicate: Predicate | None) -> ScanRequest:
         """Return the scan request for a projection and a predicate."""
         predicate = self.without_ambiguous_tree(predicate)
-        columns, implicit = set(projection.table_columns), set(projection.implicit)
+        columns, implicit_columns = set(projection.table_columns), set(projection.implicit_columns)
         if predicate is not None and predicate.tree is None:
             # It may refer to any column.
             columns |= set(self.schema.fieldNames())
         elif predicate is not None and predicate.tree is not None:
             columns |= self.referenced_columns(predicate.tree)
             catalog = self.source.implicit_catalog
-            implicit |= set(catalog.references(predicate.tree, self.schema, name_rule=self._name_rule))
+            implicit_columns |= set(catalog.references(predicate.tree, self.schema, name_rule=self._name_rule))
         spark_only_reason = None
         try:
             self._check_pushdown(predicate)
@@ -184,11 +184,11 @@ class FileRelation(Relation):
             load_listing=lambda: self.listing,
             schema=self.data_schema,
             columns=tuple(name for name in self.schema.fieldNames() if name in columns),
-            implicit=tuple(sorted(implicit)),
+            implicit_columns=tuple(sorted(implicit_columns)),
             predicate=predicate,
             fold=cached_fold(self._spark),
             pruned_schema=None if keeps_members else read_schema,
-            implicit_values=self.implicit_values() if implicit else None,
+            implicit_values=self.implicit_values() if implicit_columns else None,
             spark_only_reason=spark_only_reason,
             notes=projection.notes,
         )

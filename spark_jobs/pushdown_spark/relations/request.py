@@ -51,7 +51,7 @@ class ScanRequest:
     """All columns of the table."""
     columns: tuple[str, ...]
     """The required table columns."""
-    implicit: tuple[str, ...]
+    implicit_columns: tuple[str, ...]
     """The required implicit columns."""
     predicate: Predicate | None
     """The whole predicate, which Spark re-evaluates."""

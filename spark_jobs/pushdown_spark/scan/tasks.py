@@ -37,7 +37,7 @@ def tasks_of(
     only a `read_fraction` of every file is read, splits are larger, because the start of a task has a fixed cost.
     """
     groups: Sequence[Hashable] | None = None
-    if request.implicit:
+    if request.implicit_columns:
         groups = range(len(files))
     elif request.directories is not None and not set(request.columns).isdisjoint(
         request.directories.fields.fieldNames()
@@ -71,14 +71,14 @@ def with_constants_by_task(frame: DataFrame, request: ScanRequest, uris: Sequenc
     which is that of the data column if the files have one with its name.
     """
     values = request.implicit_values
-    implicit_items = [] if values is None else values.by_task(request.implicit, list(map(decode_uri, uris)))
+    implicit_items = [] if values is None else values.by_task(request.implicit_columns, list(map(decode_uri, uris)))
     return _with_columns(frame, request, constants_by_task(request, uris), implicit_items)
 
 
 def with_constants_by_line(frame: DataFrame, request: ScanRequest, uris: Sequence[str]) -> DataFrame:
     """Add the columns of `with_constants_by_task` to rows that Spark has just parsed from lines of the files `uris`."""
     values = request.implicit_values
-    implicit_items = [] if values is None else values.by_line(request.implicit, list(map(decode_uri, uris)))
+    implicit_items = [] if values is None else values.by_line(request.implicit_columns, list(map(decode_uri, uris)))
     return _with_columns(frame, request, constants_by_line(request), implicit_items)
 
 

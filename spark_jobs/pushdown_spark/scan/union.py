@@ -109,12 +109,12 @@ class UnionScan(Scan):
     """The scans of all file groups of a source."""
 
     def __init__(
-        self, groups: Sequence[GroupScan], schema: StructType, implicit: Sequence[str], *, name_rule: NameRule
+        self, groups: Sequence[GroupScan], schema: StructType, implicit_columns: Sequence[str], *, name_rule: NameRule
     ) -> None:
-        """`schema` has the table columns to return, `implicit` the implicit columns that all groups return."""
+        """`schema` has the table columns to return, `implicit_columns` the implicit columns that all groups return."""
         self._groups = tuple(groups)
         self._schema = schema
-        self._implicit = tuple(implicit)
+        self._implicit_columns = tuple(implicit_columns)
         self._name_rule = name_rule
 
     @property
@@ -151,7 +151,7 @@ class UnionScan(Scan):
 
     def _convert(self, group: GroupScan) -> DataFrame:
         columns = aligned_columns(group.schema, self._schema, name_rule=self._name_rule)
-        return group.scan.frame().selectExpr(*columns, *map(quote_name, self._implicit))
+        return group.scan.frame().selectExpr(*columns, *map(quote_name, self._implicit_columns))
 
     @property
     def worker_use(self) -> WorkerUse:

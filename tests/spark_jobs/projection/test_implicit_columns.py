@@ -47,7 +47,7 @@ def test_plugins_are_loaded_by_import_path_and_take_precedence() -> None:
     assert catalog.names[0] == "shop"
     assert catalog.find("filename") is not None
     projection = resolve(["shop", "dir0"], PathContext(StructType(), implicit_catalog=catalog))
-    assert projection.implicit == ("shop", "dir0")
+    assert projection.implicit_columns == ("shop", "dir0")
     assert projection.outputs[0].data_type == IntegerType()
 
 
@@ -68,7 +68,7 @@ def test_implicit_names_rename_columns() -> None:
     assert folder is not None
     assert (folder.name, folder.level, folder.builtin) == ("Folder3", 3, "dir3")
     projection = resolve(["Bytes", "folder0"], PathContext(StructType(), implicit_catalog=catalog))
-    assert projection.implicit == ("bytes", "Folder0")
+    assert projection.implicit_columns == ("bytes", "Folder0")
     assert [output.name for output in projection.outputs] == ["Bytes", "folder0"]
 
 
@@ -109,7 +109,7 @@ def test_only_whole_names_are_implicit_columns() -> None:
     schema = StructType().add("a", StringType()).add("dir0", StructType().add("x", StringType()))
     projection = resolve(["*", "FILENAME", "dir0.x"], PathContext(schema))
     assert [output.name for output in projection.outputs] == ["a", "dir0", "FILENAME", "x"]
-    assert (projection.table_columns, projection.implicit) == (("a", "dir0"), ("filename",))
+    assert (projection.table_columns, projection.implicit_columns) == (("a", "dir0"), ("filename",))
     assert projection.notes == ()
 
 

@@ -116,7 +116,7 @@ def test_table_columns_have_the_order_of_the_schema() -> None:
     projection = resolve(["type", "items[1].sku", "event.type", "event.DETAIL.code", "dir0", "FileName"], TABLE)
     assert projection.table_columns == ("event", "items", "type")
     assert str(projection.tree) == "type, items(sku), event(type, Detail(code))"
-    assert projection.implicit == ("dir0", "filename")
+    assert projection.implicit_columns == ("dir0", "filename")
     assert [output.select_item for output in projection.outputs[-2:]] == [
         "`dir0` AS `dir0`",
         "`filename` AS `FileName`",
@@ -127,7 +127,7 @@ def test_directory_deeper_than_any_file_is_null(frame: DataFrame) -> None:
     projection = resolve(["dir2"], PathContext(SCHEMA, depth=lambda: 2))
     assert projection.outputs[0].expression == "CAST(NULL AS string)"
     assert projection.outputs[0].data_type == StringType()
-    assert projection.implicit == ()
+    assert projection.implicit_columns == ()
     assert projection.notes == ("dir2 is null: no file lies 3 directories deep",)
     assert select_rows(frame, ["dir2"], depth=lambda: 2) == [(None,)] * 3
 
@@ -137,9 +137,9 @@ def test_table_column_takes_precedence_over_implicit_column() -> None:
     schema = StructType.fromDDL("Filename string, dir0 struct<x:int>")
     projection = resolve(["filename", "dir0.x", "dir1"], PathContext(schema, depth=lambda: 2))
     assert projection.table_columns == ("Filename", "dir0")
-    assert projection.implicit == ("dir1",)
+    assert projection.implicit_columns == ("dir1",)
     assert projection.notes == ("filename is a column of the table, so it is not the implicit column of that name",)
-    assert resolve(["filename"], PathContext(schema, name_rule=EXACT_NAMES)).implicit == ("filename",)
+    assert resolve(["filename"], PathContext(schema, name_rule=EXACT_NAMES)).implicit_columns == ("filename",)
 
 
 @pytest.mark.parametrize(

@@ -149,7 +149,7 @@ class NativeScan(Scan):
         request = self._request
         if request.implicit_values is None:
             return request.native
-        items = request.implicit_values.by_file(request.implicit, list(map(decode_uri, request.uris)))
+        items = request.implicit_values.by_file(request.implicit_columns, list(map(decode_uri, request.uris)))
         return request.native.selectExpr(*map(quote_name, request.native.columns), *items)
 
     def report(self) -> SourceReport:
