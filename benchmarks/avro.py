@@ -24,7 +24,7 @@ from benchmarks.result_files import command_line, is_chosen, table_head, table_l
 from benchmarks.rounds import Comparison, Engines, Measured, cpu_and_wall, measure, repeat, seconds
 from benchmarks.scans import Query, duckdb_rows, save_selected, scan
 from benchmarks.sessions import benchmark_session
-from pushdown_spark.formats.avro.spark_source import FILE_FORMAT
+from pushdown_spark.runtime.spark_internals import AVRO_CLASS
 
 _PUSHDOWN = "spark.sql.avro.filterPushdown.enabled"
 _TWO = ("l_orderkey", "l_comment")
@@ -69,8 +69,8 @@ def repack(spark: SparkSession, lineitem: Path, codec: str) -> Path:
     target = lineitem.with_name(f"{lineitem.name}-{codec}")
     if not (target / "_SUCCESS").exists():
         files = len(list(lineitem.glob("*.avro")))
-        frame = spark.read.format(FILE_FORMAT).load(str(lineitem)).coalesce(files)
-        frame.write.format(FILE_FORMAT).option("compression", codec).mode("overwrite").save(str(target))
+        frame = spark.read.format(AVRO_CLASS).load(str(lineitem)).coalesce(files)
+        frame.write.format(AVRO_CLASS).option("compression", codec).mode("overwrite").save(str(target))
     return target
 
 
@@ -79,7 +79,7 @@ def prepare(spark: SparkSession, scale: int, cache: Path) -> Path:
     lineitem = cache / f"lineitem-avro-{scale}"
 
     def write(table: DataFrame) -> None:
-        table.coalesce(4 * scale).write.format(FILE_FORMAT).mode("overwrite").save(str(lineitem))
+        table.coalesce(4 * scale).write.format(AVRO_CLASS).mode("overwrite").save(str(lineitem))
 
     convert(spark, scale, lineitem, write)
     return lineitem
@@ -113,7 +113,7 @@ class Bench:
 
     def _spark_reader(self, query: Query, path: str, *, pushdown: bool) -> int:
         self._spark.conf.set(_PUSHDOWN, str(pushdown).lower())
-        rows = save_selected(self._spark.read.format(FILE_FORMAT).load(path), query)
+        rows = save_selected(self._spark.read.format(AVRO_CLASS).load(path), query)
         self._spark.conf.set(_PUSHDOWN, "true")
         return rows
 

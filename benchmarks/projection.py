@@ -16,7 +16,7 @@ from benchmarks.result_files import ResultTable, command_line, is_chosen
 from benchmarks.rounds import Comparison, Engines, measure, seconds
 from benchmarks.scans import Query, save_selected, scan
 from benchmarks.sessions import benchmark_session
-from pushdown_spark.formats.avro.spark_source import FILE_FORMAT
+from pushdown_spark.runtime.spark_internals import AVRO_CLASS
 
 COLUMNS = 120
 _FORMATS = ("csv", "json", "avro", "orc", "parquet")
@@ -56,7 +56,7 @@ class Data:
     @property
     def spark_format(self) -> str:
         """Spark's name of the format."""
-        return FILE_FORMAT if self.source_format == "avro" else self.source_format
+        return AVRO_CLASS if self.source_format == "avro" else self.source_format
 
 
 def tables(cache: Path, only: list[str]) -> list[Data]:

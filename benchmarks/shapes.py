@@ -15,7 +15,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as t
 
-from pushdown_spark.formats.avro.spark_source import FILE_FORMAT
+from pushdown_spark.runtime.spark_internals import AVRO_CLASS
 
 FORMATS = ("json", "csv", "avro", "orc", "parquet")
 _TEXT_BYTES = 60 << 20
@@ -258,7 +258,7 @@ class Table:
 
     def load(self, spark: SparkSession) -> DataFrame:
         """Return Spark's DataFrame, as its users load it."""
-        reader = spark.read.options(**self.options).format(FILE_FORMAT if self.format == "avro" else self.format)
+        reader = spark.read.options(**self.options).format(AVRO_CLASS if self.format == "avro" else self.format)
         return (reader if self.schema is None else reader.schema(self.schema)).load(str(self.path))
 
 
@@ -269,7 +269,7 @@ def write(spark: SparkSession, shape: Shape, name: str, rows: int, target: Path)
     frame = spark.range(0, rows, 1, files).selectExpr(*(f"{column.sql} AS {column.name}" for column in columns))
     options = {"header": "true"} if name == "csv" else {}
     shutil.rmtree(target, ignore_errors=True)
-    writer = frame.write.format(FILE_FORMAT if name == "avro" else name).options(**options)
+    writer = frame.write.format(AVRO_CLASS if name == "avro" else name).options(**options)
     writer.options(**shape.options.get(name, {})).save(str(target))
     schema = ddl(frame.schema) if name in ("json", "csv") else None
     return Table(target, name, schema, options, columns)

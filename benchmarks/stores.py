@@ -30,8 +30,8 @@ from benchmarks.rounds import Measured, measure, ratio, repeat, seconds
 from benchmarks.scans import Query
 from benchmarks.sessions import benchmark_session
 from benchmarks.shapes import FORMATS, Table
-from pushdown_spark.formats.avro.spark_source import FILE_FORMAT
 from pushdown_spark.runtime.jvm_gateway import java_class
+from pushdown_spark.runtime.spark_internals import AVRO_CLASS
 
 _SCALES = {"json": 0.15, "csv": 0.3, "avro": 0.6, "orc": 1.0, "parquet": 1.0}
 """Scale factors of lineitem with which Spark's reader takes some seconds. The option `--scale` multiplies them."""
@@ -80,7 +80,7 @@ def prepare(spark: SparkSession, source_format: str, scale: float, target: Path)
 
     def write(table: DataFrame) -> None:
         rows = table if source_format == "csv" else nest_keys(table)
-        name = FILE_FORMAT if source_format == "avro" else source_format
+        name = AVRO_CLASS if source_format == "avro" else source_format
         options = {"header": "true"} if source_format == "csv" else {}
         rows.repartition(_FILES).write.mode("overwrite").format(name).options(**options).save(str(target))
 

@@ -26,7 +26,7 @@ from benchmarks.rounds import Engines, cpu_and_wall, measure, seconds
 from benchmarks.sessions import benchmark_session
 from benchmarks.shapes import ddl
 from pushdown_spark.contract import JobResult, JobSpec
-from pushdown_spark.formats.avro.spark_source import FILE_FORMAT
+from pushdown_spark.runtime.spark_internals import AVRO_CLASS
 
 _ROOT = Path(__file__).resolve().parents[1]
 _CUTS = (25, 100, 200)
@@ -108,7 +108,7 @@ class Tasks:
         source = dict(case.source)
         if source["format"] == "avro":
             # The short name needs a jar that Spark does not come with.
-            source["format"] = FILE_FORMAT
+            source["format"] = AVRO_CLASS
         for _ in range(case.copies):
             self._submit(str(self._script), json.dumps(source), case.where, str(self._work / "plain"))
         return 0

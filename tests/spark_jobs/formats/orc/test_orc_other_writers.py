@@ -52,7 +52,7 @@ def _as_lzo(content: bytes) -> bytes:
     directory = _store_block(stripe_footer_bytes(lengths, list(sample.stripe().footer.columns), b""))
     tail = sample.tail
     footer = _store_block(
-        footer_bytes(tail.footer, list(tail.types), [(3, len(body), len(directory), sample.stripe().rows)])
+        footer_bytes(tail.footer, list(tail.types), [(3, len(body), len(directory), sample.stripe().row_count)])
     )
     script = post_script_bytes(tail.post_script, len(footer))
     return _with_postscript(b"ORC" + body + directory + footer + script + bytes([len(script)]), NONE, LZO)
