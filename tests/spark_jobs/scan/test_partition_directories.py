@@ -41,17 +41,17 @@ CONDITIONS = [
 def places(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """Write the same rows in directories of three columns, by format."""
     root = tmp_path_factory.mktemp("directories")
-    for name, written in (("json", "json"), ("orc", "orc"), ("csv", "csv"), ("avro", AVRO_CLASS)):
+    for name, writer in (("json", "json"), ("orc", "orc"), ("csv", "csv"), ("avro", AVRO_CLASS)):
         rows = spark.sql(PARTS).coalesce(1)
-        rows.write.partitionBy("k", "day", "s").format(written).save(str(root / name))
+        rows.write.partitionBy("k", "day", "s").format(writer).save(str(root / name))
     return {name: str(root / name) for name in ("json", "orc", "csv", "avro")}
 
 
 def own_rows(spark: SparkSession, name: str, path: str, where: str, columns: Sequence[str]) -> list[str]:
     """Return the rows of Spark's own reader."""
     frame = spark.read.format(AVRO_CLASS if name == "avro" else name).schema(DECLARED).load(path)
-    known = frame.selectExpr("*", "_metadata.file_name AS filename")
-    return sorted(str(tuple(row)) for row in known.where(where).select(*columns).collect())
+    frame_with_names = frame.selectExpr("*", "_metadata.file_name AS filename")
+    return sorted(str(tuple(row)) for row in frame_with_names.where(where).select(*columns).collect())
 
 
 @pytest.mark.long

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyorc
 import pytest
@@ -35,6 +36,13 @@ def table(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path
     for part in ("left", "right"):
         frame.coalesce(1).write.option("orc.row.index.stride", "1000").orc(str(root / part))
     return root
+
+
+def _session(spark: SparkSession, path: Path | str, reader: str = "pushdown", **fields: Any) -> PushdownSession:
+    """Return a session with the ORC source `t`."""
+    session = PushdownSession(spark)
+    session.add_source("t", path=str(path), format="orc", reader=reader, **fields)
+    return session
 
 
 def collect_rows(spark: SparkSession, path: Path, **options: str) -> list[Row]:
@@ -78,8 +86,7 @@ def test_the_row_filter_of_spark_is_off_where_it_loses_rows(
 ) -> None:
     # With these costs, `auto` chooses Spark's row filter wherever it may.
     monkeypatch.setattr(cost, "_COSTS", replace(cost._COSTS, search=1.0, spark=1.0))
-    session = PushdownSession(spark)
-    session.add_source("t", path=str(unusual), format="orc", reader=reader, orc=orc)
+    session = _session(spark, unusual, reader=reader, orc=orc)
     filtered = session.scan("t", columns=["id"], where="id = 7")
     assert "orc.sarg.to.filter is true" in filtered.report()["t"].notes
     for where in LOST:
@@ -92,8 +99,7 @@ def test_the_row_filter_of_spark_is_off_where_it_loses_rows(
 def test_a_setting_of_the_session_does_not_turn_the_row_filter_on_where_it_loses_rows(
     spark: SparkSession, unusual: Path, where: str
 ) -> None:
-    session = PushdownSession(spark)
-    session.add_source("t", path=str(unusual), format="orc", reader="spark")
+    session = _session(spark, unusual, reader="spark")
     with session_settings(spark, {"orc.sarg.to.filter": "true"}):
         result = session.scan("t", columns=["id"], where=where)
         assert result.run(lambda frame: frame.count()) == 1
@@ -105,8 +111,7 @@ def test_lists_with_null_are_read_by_pushdown(spark: SparkSession, table: Path) 
     where = "k IN (4321, NULL)"
     with pytest.raises((PySparkException, Py4JJavaError)):
         spark.read.orc(str(table / "left")).where(where).collect()
-    session = PushdownSession(spark)
-    session.add_source("t", path=str(table / "left"), format="orc")
+    session = _session(spark, table / "left", reader="auto")
     result = session.scan("t", where=where, columns=["k"])
     assert [row.k for row in result.run(lambda frame: frame.collect())] == [4321]
     assert result.report()["t"].reason == "Spark's ORC reader fails at lists of numbers that hold a NULL"
@@ -117,8 +122,7 @@ def test_auto_finds_zeros_that_spark_loses(spark: SparkSession, tmp_path: Path, 
     path = str(tmp_path / "t")
     spark.createDataFrame([(value,)], "x double").write.orc(path)
     assert spark.read.orc(path).where(where).count() == 0, "Spark or ORC has been fixed"
-    session = PushdownSession(spark)
-    session.add_source("t", path=path, format="orc")
+    session = _session(spark, path, reader="auto")
     result = session.scan("t", where=where)
     assert result.run(lambda frame: frame.count()) == 1
     report = result.report()["t"]
@@ -130,8 +134,7 @@ def test_auto_finds_zeros_that_spark_loses(spark: SparkSession, tmp_path: Path, 
 def test_zeros_are_not_lost_if_only_spark_can_read_them(spark: SparkSession, tmp_path: Path, reader: str) -> None:
     path = str(tmp_path / "t")
     spark.createDataFrame([(-0.0,)], "x double").write.orc(path)
-    session = PushdownSession(spark)
-    session.add_source("t", path=path, format="orc", reader=reader)
+    session = _session(spark, path, reader=reader)
     with session_settings(spark, {"spark.sql.files.ignoreCorruptFiles": "true"}):
         result = session.scan("t", where="x = 0")
         assert result.run(lambda frame: frame.count()) == 1
@@ -159,8 +162,7 @@ def test_entries_of_maps_have_the_order_of_sparks_reader(
 ) -> None:
     more = [f"id AS c{number}" for number in range(columns)]
     spark.range(20).selectExpr("id", MAPS, *more).coalesce(1).write.orc(str(tmp_path / "maps"))
-    session = PushdownSession(spark)
-    session.add_source("t", path=str(tmp_path / "maps"), format="orc", reader="pushdown")
+    session = _session(spark, tmp_path / "maps")
     with session_settings(spark, settings):
         expected = spark.read.orc(str(tmp_path / "maps")).where("id = 7").collect()
         result = session.scan("t", where="id = 7")
@@ -175,8 +177,7 @@ def test_partition_columns_do_not_change_the_order_of_map_entries(
 ) -> None:
     rows = spark.range(20).selectExpr("id", MAPS, "id % 2 AS p").coalesce(1)
     rows.write.partitionBy("p").orc(str(tmp_path / "maps"))
-    session = PushdownSession(spark)
-    session.add_source("t", path=str(tmp_path / "maps"), format="orc", reader="pushdown")
+    session = _session(spark, tmp_path / "maps")
     with session_settings(spark, {"spark.sql.codegen.maxFields": "3"}):
         expected = spark.read.orc(str(tmp_path / "maps")).where("id = 7").select(*columns).collect()
         result = session.scan("t", where="id = 7", columns=columns)
@@ -187,8 +188,7 @@ def test_partition_columns_do_not_change_the_order_of_map_entries(
 
 def test_counts_of_workers_load_no_planner(spark: SparkSession, table: Path) -> None:
     """Workers unpickle the accumulator of a scan. The planner's modules would take them half a second."""
-    session = PushdownSession(spark)
-    session.add_source("t", path=str(table / "left"), format="orc", reader="pushdown")
+    session = _session(spark, table / "left")
     accumulator = session.scan("t", where=WHERE)._scan.scan._counts
     pickled = cloudpickle.dumps(accumulator.accum_param)
     assert not any(module in pickled for module in (b"worker_scan", b"columnar_scan"))
@@ -222,8 +222,7 @@ def test_use_selected_as_an_option_is_rejected(spark: SparkSession, table: Path,
 
 
 def _check_use_selected_is_unsafe(spark: SparkSession, table: Path, reader: str, options: dict[str, str]) -> None:
-    session = PushdownSession(spark)
-    session.add_source("t", path=str(table / "left"), format="orc", reader=reader, options=options)
+    session = _session(spark, table / "left", reader=reader, options=options)
     with pytest.raises(PushdownError, match=USE_SELECTED) as error:
         session.scan("t", where=WHERE)
     assert error.value.code is ErrorCode.UNSAFE_SETTING
@@ -231,10 +230,7 @@ def _check_use_selected_is_unsafe(spark: SparkSession, table: Path, reader: str,
 
 @pytest.mark.parametrize("use_selected", [False, True])
 def test_the_pushdown_reader_supports_use_selected(spark: SparkSession, table: Path, use_selected: bool) -> None:
-    session = PushdownSession(spark)
-    session.add_source(
-        "t", path=str(table / "left"), format="orc", reader="pushdown", orc={"use_selected": use_selected}
-    )
+    session = _session(spark, table / "left", orc={"use_selected": use_selected})
     result = session.scan("t", columns=["v"], where="k IN (4321, 5) OR k IS NULL")
     assert len(result.run(lambda frame: frame.collect())) == 2
     assert result.report()["t"].reader == "pushdown"
@@ -243,9 +239,8 @@ def test_the_pushdown_reader_supports_use_selected(spark: SparkSession, table: P
 
 
 def test_implicit_columns_are_selected_and_filtered(spark: SparkSession, table: Path) -> None:
-    session = PushdownSession(spark)
     options = {"recursiveFileLookup": "true"}
-    session.add_source("t", path=str(table), format="orc", reader="pushdown", options=options)
+    session = _session(spark, table, options=options)
     result = session.scan("t", columns=["k", "dir0", "filename"], where="k IN (1, 2) AND dir0 = 'right'")
     rows = result.run(lambda frame: frame.collect())
     assert sorted(row.k for row in rows) == [1, 2]
@@ -256,9 +251,8 @@ def test_implicit_columns_are_selected_and_filtered(spark: SparkSession, table: 
 
 @pytest.mark.parametrize("limit", [0, 1, 7, 100_000])
 def test_a_limit_returns_matching_rows_up_to_the_limit(spark: SparkSession, table: Path, limit: int) -> None:
-    session = PushdownSession(spark)
     options = {"recursiveFileLookup": "true"}
-    session.add_source("t", path=str(table), format="orc", reader="pushdown", options=options)
+    session = _session(spark, table, options=options)
     rows = session.scan("t", columns=["k"], where="k < 50", limit=limit).run(lambda frame: frame.collect())
     assert len(rows) == min(limit, 100)
     assert all(row.k < 50 for row in rows)
@@ -266,8 +260,7 @@ def test_a_limit_returns_matching_rows_up_to_the_limit(spark: SparkSession, tabl
 
 @pytest.mark.parametrize("where", [None, "k >= 0", "true", "1 = 2", "k IS NULL"])
 def test_rows_without_columns_are_counted(spark: SparkSession, table: Path, where: str | None) -> None:
-    session = PushdownSession(spark)
-    session.add_source("t", path=str(table / "left"), format="orc", reader="pushdown")
+    session = _session(spark, table / "left")
     query = "SELECT count(*) AS n FROM t" + (f" WHERE {where}" if where else "")
     ((actual,),) = session.sql(query).run(lambda frame: frame.collect())
     assert actual == (ROWS if where in (None, "k >= 0", "true") else 0)
@@ -276,8 +269,7 @@ def test_rows_without_columns_are_counted(spark: SparkSession, table: Path, wher
 def test_julian_dates_are_read_by_spark(spark: SparkSession, tmp_path: Path) -> None:
     frame = spark.sql("SELECT DATE '1500-02-28' AS d, 1 AS n UNION ALL SELECT DATE '2020-01-01', 2")
     frame.coalesce(1).write.orc(str(tmp_path / "t"))
-    session = PushdownSession(spark)
-    session.add_source("t", path=str(tmp_path / "t"), format="orc", reader="pushdown")
+    session = _session(spark, tmp_path / "t")
     result = session.scan("t", columns=["n"], where="d = DATE '1500-02-28'")
     assert [row.n for row in result.run(lambda frame: frame.collect())] == [1]
     report = result.report()["t"]
@@ -289,8 +281,7 @@ def test_members_are_case_sensitive(spark: SparkSession, tmp_path: Path) -> None
     spark.conf.set("spark.sql.caseSensitive", "true")
     try:
         spark.sql("SELECT named_struct('a', 1, 'A', 2) AS s").write.orc(str(tmp_path / "t"))
-        session = PushdownSession(spark)
-        session.add_source("t", path=str(tmp_path / "t"), format="orc", reader="pushdown")
+        session = _session(spark, tmp_path / "t")
         result = session.scan("t", where="s.A = 2 AND s.a = 1")
         assert [tuple(row.s) for row in result.run(lambda frame: frame.collect())] == [(1, 2)]
         assert session.scan("t", where="s.A = 1").run(lambda frame: frame.count()) == 0
@@ -305,8 +296,7 @@ def test_padded_strings_are_those_of_spark(spark: SparkSession, tmp_path: Path) 
     for schema in (None, "c string, v string, n int"):
         for where in ("c = 'a'", "c = 'a    '", "c <= 'abc'", "v = 'a'", "c LIKE '%e'", "n > 0"):
             expected = spark.read.orc(str(path)) if schema is None else spark.read.schema(schema).orc(str(path))
-            session = PushdownSession(spark)
-            session.add_source("t", path=str(path), format="orc", reader="pushdown", schema=schema)
+            session = _session(spark, path, schema=schema)
             actual = session.scan("t", where=where).run(sorted_rows)
             assert session.scan("t", where=where).report()["t"].reader == "pushdown" or "c " in where
             assert actual == sorted_rows(expected.where(where)), (schema, where)
@@ -316,8 +306,7 @@ def test_a_damaged_file_is_named(spark: SparkSession, table: Path, tmp_path: Pat
     (part,) = (table / "left").glob("part-*.orc")
     content = part.read_bytes()
     (tmp_path / "cut.orc").write_bytes(content[: len(content) // 2])
-    session = PushdownSession(spark)
-    session.add_source("t", path=str(tmp_path / "cut.orc"), format="orc", reader="pushdown", schema="k bigint")
+    session = _session(spark, tmp_path / "cut.orc", schema="k bigint")
     with pytest.raises(Exception, match=r"cannot read .*cut\.orc") as error:
         session.scan("t", where=WHERE).run(lambda frame: frame.collect())
     assert classify(error.value).code is UnreadableFileError.code
@@ -330,12 +319,10 @@ def test_extra_columns_of_hive_files_fail_as_in_spark(spark: SparkSession, tmp_p
     with path.open("wb") as file, pyorc.Writer(file, "struct<_col0:int,_col1:string>") as rows:
         rows.write((1, "x"))
     for reader in ("spark", "pushdown"):
-        session = PushdownSession(spark)
-        session.add_source("t", path=str(tmp_path), format="orc", schema="a int, day int", reader=reader)
+        session = _session(spark, tmp_path, schema="a int, day int", reader=reader)
         with pytest.raises(Exception, match="has fewer 1 fields"):
             session.scan("t", where="a = 1").run(lambda frame: frame.collect())
-    session = PushdownSession(spark)
-    session.add_source("t", path=str(tmp_path), format="orc", schema="a int, b string, day int", reader="pushdown")
+    session = _session(spark, tmp_path, schema="a int, b string, day int")
     result = session.scan("t", where="a = 1")
     assert result.run(lambda frame: frame.collect()) == [Row(a=1, b="x", day=1)]
     assert result.report()["t"].reader == "pushdown"
