@@ -22,9 +22,9 @@ def drivers(spark_python: str, tmp_path_factory: pytest.TempPathFactory) -> Iter
     """Run a Spark master with a REST server, and return its drivers."""
     programs = Programs(tmp_path_factory.mktemp("master"), dict(os.environ))
     try:
-        made = StandaloneDrivers([start_master(programs, spark_python, HOST, free_port())])
-        wait_for("the Spark master", lambda: is_active(made), START_SECONDS, programs.check)
-        yield made
+        cluster = StandaloneDrivers([start_master(programs, spark_python, HOST, free_port())])
+        wait_for("the Spark master", lambda: is_active(cluster), START_SECONDS, programs.check)
+        yield cluster
     finally:
         programs.stop()
 

@@ -30,14 +30,14 @@ pytestmark = pytest.mark.usefixtures("no_spark_variables", "local_spark")
 @pytest.fixture
 def server() -> Iterator[int]:
     """Return the port of a server that accepts connections."""
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        yield listening.getsockname()[1]
+    with socket.create_server(("127.0.0.1", 0)) as socket_server:
+        yield socket_server.getsockname()[1]
 
 
 @pytest.fixture
 def closed_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        return listening.getsockname()[1]
+    with socket.create_server(("127.0.0.1", 0)) as socket_server:
+        return socket_server.getsockname()[1]
 
 
 def connect(monkeypatch: pytest.MonkeyPatch, name: str, **parts: object) -> None:
@@ -45,22 +45,22 @@ def connect(monkeypatch: pytest.MonkeyPatch, name: str, **parts: object) -> None
 
 
 def findings(**settings: object) -> dict[str, Finding]:
-    return {found.subject: found for found in diagnose(Settings(**{"conn_id": "spark_default", **settings}))}  # type: ignore[arg-type]
+    return {report.subject: report for report in diagnose(Settings(**{"conn_id": "spark_default", **settings}))}  # type: ignore[arg-type]
 
 
 def failure(subject: str, **settings: object) -> str:
     """Return the text of a failed check, which is one line."""
-    found = findings(**settings)[subject]
-    assert found.status is CheckStatus.FAILED, found
-    assert "\n" not in found.text
-    return found.text
+    finding = findings(**settings)[subject]
+    assert finding.status is CheckStatus.FAILED, finding
+    assert "\n" not in finding.text
+    return finding.text
 
 
 def test_an_installation_that_works_passes_every_check() -> None:
-    found = findings()
-    assert [str(finding) for finding in found.values() if finding.status is CheckStatus.FAILED] == []
-    assert {"Airflow side", "connection", "spark-submit", "Spark Python", "Spark side", "Java"} <= found.keys()
-    assert "Spark 4." in found["spark-submit"].text
+    checks = findings()
+    assert [str(finding) for finding in checks.values() if finding.status is CheckStatus.FAILED] == []
+    assert {"Airflow side", "connection", "spark-submit", "Spark Python", "Spark side", "Java"} <= checks.keys()
+    assert "Spark 4." in checks["spark-submit"].text
 
 
 @pytest.mark.nightly
@@ -74,15 +74,15 @@ def test_the_command_finds_connections_in_the_database_and_fails_with_1(
     for arguments in (["db", "migrate"], ["connections", "add", "cluster", *master]):
         subprocess.run([sys.executable, "-m", "airflow", *arguments], check=True, capture_output=True)
     command = [sys.executable, "-m", "airflow_pushdown", "doctor", "--conn-id", "cluster"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    lines = done.stdout.splitlines()
+    process = subprocess.run(command, capture_output=True, text=True, check=False)
+    lines = process.stdout.splitlines()
     assert f"ok    connection        cluster: master spark://127.0.0.1:{closed_port}, deploy mode client" in lines
     assert [line for line in lines if line.startswith("FAIL")] == [
         f"FAIL  master            127.0.0.1:{closed_port} does not accept connections (Connection refused); start the "
         "master, or correct host and port of the connection cluster"
     ]
     assert lines[-1] == "Failed checks: 1"
-    assert done.returncode == 1
+    assert process.returncode == 1
 
 
 def test_a_missing_connection_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,9 +91,9 @@ def test_a_missing_connection_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_spark_connect_server_is_not_taken_for_a_master(monkeypatch: pytest.MonkeyPatch) -> None:
     connect(monkeypatch, "server", conn_type="spark_connect", host="spark.example", port=15002)
-    found = findings(conn_id="server")
-    assert found["connection"].text == "server: a Spark Connect server, which is not checked here"
-    assert "spark-submit" not in found
+    checks = findings(conn_id="server")
+    assert checks["connection"].text == "server: a Spark Connect server, which is not checked here"
+    assert "spark-submit" not in checks
 
 
 def test_a_spark_connection_without_scheme_or_port_is_refused_with_the_repair(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -155,14 +155,14 @@ def test_the_exchange_directory_of_a_cluster_must_exist_and_its_key_must_be_vali
     assert "set a directory or URI that worker and driver share" in failure("exchange_dir", conn_id="far")
     missing = str(tmp_path / "missing")
     assert f"{missing} is not a directory" in failure("exchange_dir", conn_id="far", exchange_dir=missing)
-    found = findings(conn_id="far", exchange_dir=str(tmp_path))
-    assert found["exchange_dir"] == Finding(CheckStatus.OK, "exchange_dir", f"{tmp_path} is writable")
-    assert found["Spark Python"].status is CheckStatus.NOTE
+    checks = findings(conn_id="far", exchange_dir=str(tmp_path))
+    assert checks["exchange_dir"] == Finding(CheckStatus.OK, "exchange_dir", f"{tmp_path} is writable")
+    assert checks["Spark Python"].status is CheckStatus.NOTE
     monkeypatch.setenv(KEY_VARIABLE, "short")
     assert "the key must be 32 random bytes" in failure("exchange_dir", conn_id="far", exchange_dir=str(tmp_path))
     monkeypatch.setenv(KEY_VARIABLE, urlsafe_b64encode(bytes(range(32))).decode())
-    found = findings(conn_id="far", exchange_dir=str(tmp_path))
-    assert found["exchange_dir"].text == f"{tmp_path} is writable, and credentials are encrypted with {KEY_VARIABLE}"
+    checks = findings(conn_id="far", exchange_dir=str(tmp_path))
+    assert checks["exchange_dir"].text == f"{tmp_path} is writable, and credentials are encrypted with {KEY_VARIABLE}"
     assert list(tmp_path.iterdir()) == []
 
 
@@ -199,13 +199,13 @@ def test_a_class_archive_directory_that_every_user_may_write_to_is_a_failure(
 
 
 def test_jars_come_from_the_installation_or_from_packages() -> None:
-    found = findings()
-    assert found["S3"].status is CheckStatus.NOTE
-    assert 'packages="org.apache.hadoop:hadoop-aws:3.' in found["S3"].text
-    assert found["JDBC"].status is CheckStatus.NOTE
-    found = findings(packages="org.apache.hadoop:hadoop-aws:3.5.0,org.postgresql:postgresql:42.7.4")
-    assert found["S3"].status is CheckStatus.OK
-    assert found["JDBC"].text == "drivers of PostgreSQL"
+    checks = findings()
+    assert checks["S3"].status is CheckStatus.NOTE
+    assert 'packages="org.apache.hadoop:hadoop-aws:3.' in checks["S3"].text
+    assert checks["JDBC"].status is CheckStatus.NOTE
+    checks = findings(packages="org.apache.hadoop:hadoop-aws:3.5.0,org.postgresql:postgresql:42.7.4")
+    assert checks["S3"].status is CheckStatus.OK
+    assert checks["JDBC"].text == "drivers of PostgreSQL"
 
 
 def test_source_connections_that_cannot_be_reached_are_failures_with_the_reason(

@@ -59,7 +59,7 @@ def run_page(
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(block.code, encoding="utf-8")
     commands = [*before, *(c for block in all_blocks(page) if block.title == title for c in block.commands)]
-    done = subprocess.run(
+    process = subprocess.run(
         ["bash", "-euxc", "\n".join(commands)],
         cwd=directory,
         env={**os.environ, **environment},
@@ -67,7 +67,7 @@ def run_page(
         text=True,
         check=False,
     )
-    assert done.returncode == 0, f"{done.stdout}\n{done.stderr[-4000:]}"
+    assert process.returncode == 0, f"{process.stdout}\n{process.stderr[-4000:]}"
 
 
 @cache
@@ -98,9 +98,9 @@ def test_dags_load_in_airflow(tmp_path: Path) -> None:
     for number, code in enumerate(dags):
         # Several pages show the DAG of the README.
         (tmp_path / f"dag_{number}.py").write_text(code.replace('with DAG("', f'with DAG("{number}_'), encoding="utf-8")
-    found = DagBag(dag_folder=str(tmp_path), bundle_path=tmp_path, bundle_name="documentation")
-    assert found.import_errors == {}
-    assert len(found.dags) == len(dags) > 0
+    bag = DagBag(dag_folder=str(tmp_path), bundle_path=tmp_path, bundle_name="documentation")
+    assert bag.import_errors == {}
+    assert len(bag.dags) == len(dags) > 0
 
 
 def test_operators_of_examples_can_be_created() -> None:
@@ -139,9 +139,9 @@ def test_the_makefile_names_existing_tests() -> None:
 
 def test_the_architecture_names_existing_files_and_definitions() -> None:
     text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
-    named = re.findall(r"`((?:S|airflow_pushdown)/[\w/]+\.\w+)`(?:: `(\w+)`)?", text)
-    assert len(named) > 20
-    for path, name in named:
+    references = re.findall(r"`((?:S|airflow_pushdown)/[\w/]+\.\w+)`(?:: `(\w+)`)?", text)
+    assert len(references) > 20
+    for path, name in references:
         source = (ROOT / re.sub("^S/", "spark_jobs/pushdown_spark/", path)).read_text(encoding="utf-8")
         assert not name or re.search(rf"^\s*(?:def |class )?{name}\b", source, re.M), f"{path} has no {name}"
 
@@ -231,26 +231,26 @@ def test_commands_for_tests_find_tests() -> None:
 
 def test_schema_of_job_specs_is_printed_without_pyspark() -> None:
     code = "import sys; sys.modules['pyspark'] = None; from pushdown_spark.__main__ import main; sys.exit(main())"
-    done = subprocess.run([sys.executable, "-c", code, "schema"], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert {"run_key", "sources", "query", "output"} <= json.loads(done.stdout)["properties"].keys()
+    process = subprocess.run([sys.executable, "-c", code, "schema"], capture_output=True, text=True)
+    assert process.returncode == 0, process.stderr
+    assert {"run_key", "sources", "query", "output"} <= json.loads(process.stdout)["properties"].keys()
 
 
 def test_a_job_without_the_libraries_of_jobs_names_the_extra() -> None:
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-m", "pushdown_spark", "run", "--spec", "job.json"], capture_output=True, text=True
     )
-    assert done.returncode == 1
-    assert len(done.stderr.splitlines()) == 1
-    assert 'run pip install "pushdown-spark[spark]"' in done.stderr
+    assert process.returncode == 1
+    assert len(process.stderr.splitlines()) == 1
+    assert 'run pip install "pushdown-spark[spark]"' in process.stderr
 
 
 def test_the_navigation_of_the_site_has_every_page_once() -> None:
     _, _, navigation = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:\n")
-    listed = re.findall(r": (\S+\.md)$", navigation, re.M)
+    page_names = re.findall(r": (\S+\.md)$", navigation, re.M)
     pages = {str(page.relative_to(ROOT / "docs")) for page in (ROOT / "docs").rglob("*.md")}
-    assert sorted(path for path in listed if not path.startswith("project/")) == sorted(pages)
-    assert all((ROOT / path.removeprefix("project/")).is_file() for path in listed if path.startswith("project/"))
+    assert sorted(path for path in page_names if not path.startswith("project/")) == sorted(pages)
+    assert all((ROOT / path.removeprefix("project/")).is_file() for path in page_names if path.startswith("project/"))
 
 
 def test_first_steps_of_the_release_check_leave_out_the_tour() -> None:

@@ -113,12 +113,12 @@ def test_the_dataset_name_of_a_table_has_no_user() -> None:
     ],
 )
 def test_column_lineage_names_the_source_columns(query: QuerySpec, origins: dict[str, str]) -> None:
-    found = column_origins(query, {"s": ("a", "b")})
+    actual = column_origins(query, {"s": ("a", "b")})
     assert {
-        name: ", ".join(f"{origin.source}.{origin.column}" for origin in sorted(made, key=lambda one: one.column))
-        for name, made in found.items()
+        name: ", ".join(f"{origin.source}.{origin.column}" for origin in sorted(column, key=lambda one: one.column))
+        for name, column in actual.items()
     } == origins
-    assert all(isinstance(origin, Origin) for made in found.values() for origin in made)
+    assert all(isinstance(origin, Origin) for column in actual.values() for origin in column)
 
 
 class DoneScan(PushdownScanOperator):
@@ -159,10 +159,10 @@ def result() -> JobResult:
 
 def test_asset_events_have_rows_and_bytes(register_dag: Callable[[DAG], None]) -> None:
     DoneScan.result = result()
-    given = {"path": ["/in/a/*.json", "s3a://b/{{ ds }}"], "format": "json", "assets": True}
+    arguments = {"path": ["/in/a/*.json", "s3a://b/{{ ds }}"], "format": "json", "assets": True}
     with DAG("assets", schedule=None, start_date=START) as dag:
-        fixed = DoneScan(task_id="fixed", output="s3a://marts/fixed", **given)
-        dated = DoneScan(task_id="dated", output="s3a://marts/{{ ds }}", outlets=[Asset("mine")], **given)
+        fixed = DoneScan(task_id="fixed", output="s3a://marts/fixed", **arguments)
+        dated = DoneScan(task_id="dated", output="s3a://marts/{{ ds }}", outlets=[Asset("mine")], **arguments)
         off = DoneScan(task_id="off", output="s3a://marts/off", path="/in/a", format="json")
     assert fixed.inlets == [Asset(uri="file:///in/a")]
     assert fixed.outlets == [Asset(uri="s3://marts/fixed")]
@@ -303,7 +303,7 @@ def test_the_openlineage_output_has_rows_bytes_files_and_schema(join_lineage: Op
 
 def test_openlineage_names_the_source_column_of_each_output_column(join_lineage: OperatorLineage) -> None:
     columns = join_lineage.outputs[0].facets["columnLineage"].fields
-    assert {name: [(f.namespace, f.field) for f in made.inputFields] for name, made in columns.items()} == {
+    assert {name: [(f.namespace, f.field) for f in column.inputFields] for name, column in columns.items()} == {
         "order_no": [("postgres://db.example:5432", "id")],
         "latest": [("s3://events", "ts")],
     }

@@ -100,8 +100,8 @@ def test_tracebacks_of_compiled_code_show_source_lines(tmp_path: Path, spark_pyt
         "try: job_exchange.read_text('--spec', 'nowhere')\n"
         "except Exception: print(traceback.format_exc())"
     )
-    ended = subprocess.run([spark_python, "-I", "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path)
-    assert 'raise BadSpecError(f"{name}: cannot read {path}: {problem}{advice}") from problem' in ended.stdout
+    process = subprocess.run([spark_python, "-I", "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert 'raise BadSpecError(f"{name}: cannot read {path}: {problem}{advice}") from problem' in process.stdout
 
 
 def test_the_program_of_a_job_is_a_file_of_the_package() -> None:

@@ -92,10 +92,10 @@ def test_template_fields_are_those_of_the_table_and_of_spark_submit_operator(ope
 
 @pytest.mark.parametrize("operator", OPERATORS)
 def test_the_constructor_stores_parameters_unchanged(operator: str) -> None:
-    given = {row.name: object() for row in parameters_of(operator)}
-    task = OPERATOR_CLASSES[operator](task_id="scan", **given)  # type: ignore[arg-type]
+    arguments = {row.name: object() for row in parameters_of(operator)}
+    task = OPERATOR_CLASSES[operator](task_id="scan", **arguments)  # type: ignore[arg-type]
     for row in parameters_of(operator):
-        assert getattr(task, row.field) is given[row.name]
+        assert getattr(task, row.field) is arguments[row.name]
 
 
 @pytest.mark.parametrize("operator", OPERATORS)
@@ -159,10 +159,10 @@ def test_entries_that_are_none_are_dropped() -> None:
         ("parquet", "spark.sql.parquet.filterPushdown"),
     ],
 )
-@pytest.mark.parametrize("given", [True, False])
-def test_filter_pushdown_sets_only_the_key_of_the_format(source_format: str, key: str, given: bool) -> None:
-    conf = session_conf(SCAN, {"filter_pushdown": given}, {}, frozenset({source_format}))
-    assert {k: v for k, v in conf.items() if "ilterPushdown" in k and "python" not in k} == {key: str(given).lower()}
+@pytest.mark.parametrize("value", [True, False])
+def test_filter_pushdown_sets_only_the_key_of_the_format(source_format: str, key: str, value: bool) -> None:
+    conf = session_conf(SCAN, {"filter_pushdown": value}, {}, frozenset({source_format}))
+    assert {k: v for k, v in conf.items() if "ilterPushdown" in k and "python" not in k} == {key: str(value).lower()}
 
 
 def test_nested_pruning_sets_both_of_its_keys() -> None:
@@ -170,8 +170,8 @@ def test_nested_pruning_sets_both_of_its_keys() -> None:
     pushdown = "spark.sql.optimizer.nestedPredicatePushdown.supportedFileSources"
     off = session_conf(SCAN, {"nested_pruning": False}, {}, JSON)
     assert (off[pruning], off[pushdown]) == ("false", "")
-    for given in (True, None):
-        on = session_conf(SCAN, {"nested_pruning": given}, {}, JSON)
+    for value in (True, None):
+        on = session_conf(SCAN, {"nested_pruning": value}, {}, JSON)
         assert (on[pruning], on[pushdown]) == ("true", "parquet,orc")
 
 
@@ -194,10 +194,10 @@ def test_every_key_of_a_parameter_is_a_setting_of_spark(spark_python: str) -> No
 
 
 def test_a_contradiction_is_an_error_with_parameter_and_key() -> None:
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(ConfigError) as error:
         session_conf(SCAN, {"filter_pushdown": True}, {"spark.sql.json.filterPushdown.enabled": "false"}, JSON)
-    assert str(caught.value).startswith("filter_pushdown=True")
-    assert "spark.sql.json.filterPushdown.enabled=false" in str(caught.value)
+    assert str(error.value).startswith("filter_pushdown=True")
+    assert "spark.sql.json.filterPushdown.enabled=false" in str(error.value)
 
 
 def test_an_equal_conf_entry_is_not_a_contradiction() -> None:
@@ -215,9 +215,9 @@ def test_a_conf_entry_for_another_format_is_not_changed() -> None:
     assert "spark.sql.csv.filterPushdown.enabled" not in conf
 
 
-@pytest.mark.parametrize(("given", "text"), [(True, "true"), (False, "false"), (None, None)])
-def test_sarg_to_filter_sets_its_key_only_if_it_is_given(given: bool | None, text: str | None) -> None:
-    assert session_conf(LAZY_ORC, {"sarg_to_filter": given}, {}, ORC).get(SARG_TO_FILTER) == text
+@pytest.mark.parametrize(("value", "text"), [(True, "true"), (False, "false"), (None, None)])
+def test_sarg_to_filter_sets_its_key_only_if_it_is_given(value: bool | None, text: str | None) -> None:
+    assert session_conf(LAZY_ORC, {"sarg_to_filter": value}, {}, ORC).get(SARG_TO_FILTER) == text
 
 
 def test_a_conf_entry_sets_sarg_to_filter_if_it_is_not_given() -> None:
@@ -226,9 +226,9 @@ def test_a_conf_entry_sets_sarg_to_filter_if_it_is_not_given() -> None:
     assert effective_value("sarg_to_filter", None, {}, "orc") is None
 
 
-@pytest.mark.parametrize("given", [True, False, None])
-def test_a_replaced_key_is_never_set(given: bool | None) -> None:
-    assert USE_SELECTED not in session_conf(LAZY_ORC, {"use_selected": given}, {}, ORC)
+@pytest.mark.parametrize("value", [True, False, None])
+def test_a_replaced_key_is_never_set(value: bool | None) -> None:
+    assert USE_SELECTED not in session_conf(LAZY_ORC, {"use_selected": value}, {}, ORC)
 
 
 def test_a_replaced_key_can_contradict_its_parameter() -> None:
@@ -258,7 +258,7 @@ def test_a_fixed_setting_cannot_be_switched_off() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "conf", "expected"),
+    ("arguments", "conf", "expected"),
     [
         (None, {}, True),
         (False, {}, False),
@@ -268,6 +268,6 @@ def test_a_fixed_setting_cannot_be_switched_off() -> None:
     ],
 )
 def test_the_effective_value_follows_parameter_then_conf_then_default(
-    given: bool | None, conf: dict[str, str], expected: bool
+    arguments: bool | None, conf: dict[str, str], expected: bool
 ) -> None:
-    assert effective_value("filter_pushdown", given, conf, "json") is expected
+    assert effective_value("filter_pushdown", arguments, conf, "json") is expected

@@ -44,8 +44,8 @@ def test_all_modules_of_the_description_can_be_imported() -> None:
 
 
 def test_a_spark_provider_without_the_attributes_of_its_operator_is_not_accepted(project: Path) -> None:
-    declared = tomllib.loads((project / "pyproject.toml").read_text(encoding="utf-8"))["project"]["dependencies"]
-    requirements = [Requirement(text) for text in declared]
+    project_table = tomllib.loads((project / "pyproject.toml").read_text(encoding="utf-8"))["project"]["dependencies"]
+    requirements = [Requirement(text) for text in project_table]
     (spark,) = [one for one in requirements if one.name == "apache-airflow-providers-apache-spark"]
     # 6.1 has no `durable`, and releases before it do not follow drivers on YARN and Kubernetes.
     assert [spark.specifier.contains(version) for version in ("5.3.0", "6.1.0", "6.2.0")] == [False, False, True]
@@ -53,9 +53,9 @@ def test_a_spark_provider_without_the_attributes_of_its_operator_is_not_accepted
 
 def test_integrations_are_declared() -> None:
     info = get_provider_info()
-    declared = {entry["integration-name"] for entry in info["integrations"]}  # type: ignore[attr-defined]
+    names = {entry["integration-name"] for entry in info["integrations"]}  # type: ignore[attr-defined]
     used = {entry["integration-name"] for kind in ("operators", "hooks") for entry in info[kind]}  # type: ignore[attr-defined]
-    assert used == declared
+    assert used == names
 
 
 def test_importing_the_description_imports_no_other_module(project: Path) -> None:

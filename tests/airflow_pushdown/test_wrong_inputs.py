@@ -49,9 +49,9 @@ def test_every_row_of_the_table_of_wrong_inputs_is_tested() -> None:
 
 @pytest.mark.parametrize("wrong", wrong_inputs("DAG parse"), ids=lambda wrong: wrong.code)
 def test_constructors_raise_the_documented_error(wrong: WrongInput) -> None:
-    with pytest.raises(Exception) as caught:  # noqa: PT011 - the line is compared
+    with pytest.raises(Exception) as error:  # noqa: PT011 - the line is compared
         create(wrong)
-    assert str(caught.value) == wrong.line
+    assert str(error.value) == wrong.line
 
 
 @pytest.mark.starts
@@ -66,12 +66,12 @@ def test_airflow_lists_the_documented_import_errors(tmp_path: Path) -> None:
     airflow = [sys.executable, "-m", "airflow"]
     subprocess.run([*airflow, "db", "migrate"], env=environment, check=True, capture_output=True)
     command = [*airflow, "dags", "list-import-errors", "--local", "--output", "json"]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    process = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     # Airflow prints warnings before the list.
-    entries = json.loads(next(line for line in done.stdout.splitlines() if line.startswith("[{")))
-    listed = {Path(entry["filepath"]).stem: entry["error"] for entry in entries}
+    entries = json.loads(next(line for line in process.stdout.splitlines() if line.startswith("[{")))
+    import_errors = {Path(entry["filepath"]).stem: entry["error"] for entry in entries}
     for number, wrong in enumerate(wrong_inputs("DAG parse")):
-        assert wrong.line in listed[f"wrong_{number}"]
+        assert wrong.line in import_errors[f"wrong_{number}"]
 
 
 def test_tasks_fail_with_the_documented_line_before_spark_starts(
@@ -84,10 +84,10 @@ def test_tasks_fail_with_the_documented_line_before_spark_starts(
     monkeypatch.setenv("AIRFLOW_PUSHDOWN_SPARK_PYTHON", spark_python)
     # A JVM that starts would fail with another error.
     monkeypatch.setenv("JAVA_HOME", str(data / "no-java"))
-    raised: dict[str, BaseException | str | None] = {}
+    errors: dict[str, BaseException | str | None] = {}
 
     def remember(context: Context) -> None:
-        raised[context["ti"].task_id] = context.get("exception")
+        errors[context["ti"].task_id] = context.get("exception")
 
     with DAG(
         "wrong_inputs", schedule=None, start_date=datetime(2026, 1, 1), default_args={"on_failure_callback": [remember]}
@@ -96,11 +96,11 @@ def test_tasks_fail_with_the_documented_line_before_spark_starts(
             create(wrong, f"wrong_{number}", data)
     register_dag(dag)
     dag.test(logical_date=datetime(2026, 1, 1, tzinfo=UTC))
-    found = {
-        wrong.code: str(raised.get(f"wrong_{number}")).replace(str(data), DATA)
+    actual = {
+        wrong.code: str(errors.get(f"wrong_{number}")).replace(str(data), DATA)
         for number, wrong in enumerate(wrong_inputs("task start"))
     }
-    assert found == {wrong.code: wrong.line for wrong in wrong_inputs("task start")}
+    assert actual == {wrong.code: wrong.line for wrong in wrong_inputs("task start")}
 
 
 @pytest.mark.e2e
@@ -111,7 +111,7 @@ def test_jobs_fail_with_the_documented_line(data: Path, project: Path, spark_pyt
         specs.append(task.build_spec("d/t/r/-1").model_dump_json(by_alias=True, exclude_none=True))
     environment = {**os.environ, "PYTHONPATH": str(project / "spark_jobs"), "PYSPARK_PYTHON": spark_python}
     environment["PYSPARK_SUBMIT_ARGS"] = "--master local[1] pyspark-shell"
-    done = subprocess.run(
+    process = subprocess.run(
         [spark_python, "-c", RUN_SPECS],
         input="\n".join(specs),
         env=environment,
@@ -121,11 +121,11 @@ def test_jobs_fail_with_the_documented_line(data: Path, project: Path, spark_pyt
     )
     results = [
         JobResult.model_validate_json(line.removeprefix("RESULT "))
-        for line in done.stdout.splitlines()
+        for line in process.stdout.splitlines()
         if line.startswith("RESULT ")
     ]
-    found = {
+    actual = {
         wrong.code: "no error" if result.error is None else str(exception_for(result.error)).replace(str(data), DATA)
         for wrong, result in zip(wrong_inputs("job"), results, strict=True)
     }
-    assert found == {wrong.code: wrong.line for wrong in wrong_inputs("job")}
+    assert actual == {wrong.code: wrong.line for wrong in wrong_inputs("job")}

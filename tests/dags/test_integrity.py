@@ -39,5 +39,5 @@ def test_every_dag_uses_an_operator_and_does_not_catch_up(bag: DagBag) -> None:
     for dag in bag.dags.values():
         # A mapped task is not an instance of its operator.
         classes = [getattr(task, "operator_class", type(task)) for task in dag.tasks]
-        assert any(issubclass(found, PushdownBaseOperator) for found in classes), dag.dag_id
+        assert any(issubclass(operator, PushdownBaseOperator) for operator in classes), dag.dag_id
         assert dag.catchup is False, dag.dag_id

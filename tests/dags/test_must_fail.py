@@ -152,8 +152,8 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (root / name).mkdir()
     rows = "".join(json.dumps({"a": number, "b": "x" * 40}) + "\n" for number in range(20))
     (root / "good" / "rows.json").write_text(rows)
-    packed = gzip.compress(os.urandom(50_000).hex().encode())
-    (root / "truncated" / "broken.json.gz").write_bytes(packed[: len(packed) // 2])
+    archive = gzip.compress(os.urandom(50_000).hex().encode())
+    (root / "truncated" / "broken.json.gz").write_bytes(archive[: len(archive) // 2])
     (root / "unreadable" / "rows.json.gz").write_text(rows)
     with (root / "many" / "rows.json").open("w") as file:
         file.writelines(json.dumps({"a": n, "b": os.urandom(400).hex()}) + "\n" for n in range(2000))
@@ -188,11 +188,11 @@ def number(value: int) -> bytes:
 def tiny_disk(data: Path) -> Iterator[Path]:
     place = data / "tiny"
     place.mkdir()
-    mounted = subprocess.run(
+    process = subprocess.run(
         ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(place)], capture_output=True, check=False
     )
-    if mounted.returncode:
-        pytest.skip(f"a small file system cannot be mounted here: {mounted.stderr.decode().strip()}")
+    if process.returncode:
+        pytest.skip(f"a small file system cannot be mounted here: {process.stderr.decode().strip()}")
     yield place
     subprocess.run(["umount", str(place)], check=True)
 
@@ -220,10 +220,10 @@ def listing(data: Path) -> set[str]:
 
 def test_the_task_fails_with_the_expected_error(name: str, data: Path, register_dag: Callable[[DAG], None]) -> None:
     failure = failures(str(data))[name]
-    raised: list[BaseException | str | None] = []
+    errors: list[BaseException | str | None] = []
 
     def remember(context: Context) -> None:
-        raised.append(context.get("exception"))
+        errors.append(context.get("exception"))
 
     with DAG(name, schedule=None, start_date=datetime(2026, 1, 1), catchup=False) as dag:
         parameters: Parameters = {"output": f"{data}/out/{name}", **failure.parameters}
@@ -233,15 +233,15 @@ def test_the_task_fails_with_the_expected_error(name: str, data: Path, register_
     run = dag.test(logical_date=datetime(2026, 1, 1, tzinfo=UTC))
 
     assert run.state == "failed"
-    (error,) = raised
+    (error,) = errors
     assert type(error) is failure.error
     assert isinstance(error, PushdownTaskError)
     assert failure.message in str(error)
     assert "\n" not in str(error)
     assert listing(data) == before
     (instance,) = run.get_task_instances()
-    pushed = instance.xcom_pull(task_ids="scan", key="return_value")
+    xcom = instance.xcom_pull(task_ids="scan", key="return_value")
     if failure.has_result:
-        assert pushed["error"]["code"] == error.code.value
+        assert xcom["error"]["code"] == error.code.value
     else:
-        assert pushed is None
+        assert xcom is None

@@ -46,11 +46,11 @@ class Airflow:
         """Return the XComs of a DAG's tasks, by task and key."""
         with closing(sqlite3.connect(self.database)) as database:
             query = "SELECT task_id, key, value FROM xcom WHERE dag_id = ?"
-            found = {(task, key): json.loads(value) for task, key, value in database.execute(query, (dag_id,))}
+            actual = {(task, key): json.loads(value) for task, key, value in database.execute(query, (dag_id,))}
         # Airflow serializes strings as JSON, including strings that are JSON.
         return {
             place: json.loads(value) if isinstance(value, str) and value.startswith(("{", '"')) else value
-            for place, value in found.items()
+            for place, value in actual.items()
         }
 
     def results(self, dag_id: str) -> dict[str, dict[str, Any]]:

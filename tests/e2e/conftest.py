@@ -22,9 +22,9 @@ def airflow(tmp_path_factory: pytest.TempPathFactory, spark_python: str) -> Iter
     for number in range(3):
         rows = ({"id": n, "event": {"type": "needle" if n == number else "hay"}} for n in range(100))
         (data / "rows" / f"{number}.json").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("AIRFLOW")}
+    variables = {name: value for name, value in os.environ.items() if not name.startswith("AIRFLOW")}
     environment = {
-        **kept,
+        **variables,
         "AIRFLOW_HOME": str(home),
         "AIRFLOW__CORE__DAGS_FOLDER": str(ROOT / "tests" / "e2e" / "dags"),
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
@@ -43,9 +43,9 @@ def airflow(tmp_path_factory: pytest.TempPathFactory, spark_python: str) -> Iter
         "E2E_DATA": str(data),
         "E2E_HOSTILE": str(ROOT / "tests" / "e2e" / "hostile"),
     }
-    made = Airflow(environment, home, data)
-    assert made.start("db", "migrate").wait() == 0, made.log()
-    yield made
+    airflow = Airflow(environment, home, data)
+    assert airflow.start("db", "migrate").wait() == 0, airflow.log()
+    yield airflow
     for process in psutil.process_iter():
         if _belongs_to(process, data):
             process.kill()

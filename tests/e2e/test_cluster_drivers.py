@@ -110,11 +110,11 @@ class Run:
 def local(request: pytest.FixtureRequest) -> Iterator[Local]:
     """Run the product with the DAGs of these tests, and a table with slow rows."""
     dags = Path(__file__).with_name("dags")
-    with yarn.product("client", dags) if request.param == "yarn" else standalone.product(dags) as running:
-        running.database.execute(*SLOW_ROWS)
-        wait_for_dags(running.deployment, DAGS)
-        yield running
-        assert_no_secret(running)
+    with yarn.product("client", dags) if request.param == "yarn" else standalone.product(dags) as instance:
+        instance.database.execute(*SLOW_ROWS)
+        wait_for_dags(instance.deployment, DAGS)
+        yield instance
+        assert_no_secret(instance)
 
 
 @pytest.fixture
@@ -159,9 +159,9 @@ def assert_no_secret(local: Local) -> None:
 
 def ended_by_kill(run: Run, *parts: str) -> None:
     """Kill the process of the run whose command line contains one of `parts`."""
-    found = (process for process in run.local.programs.members() if is_one(process, *parts))
+    actual = (process for process in run.local.programs.members() if is_one(process, *parts))
     # YARN starts the JVM of a driver by a shell with the same words in its command line.
-    next(process for process in found if process.name() == "java").kill()
+    next(process for process in actual if process.name() == "java").kill()
 
 
 def machine_of_driver(local: Local) -> str:

@@ -131,10 +131,10 @@ class Scan:
 @pytest.fixture(scope="module")
 def local() -> Iterator[Local]:
     """Run the product with the DAGs of these tests, and a table with slow rows."""
-    with product(Path(__file__).with_name("dags")) as running:
-        running.database.execute(*SLOW_ROWS)
-        wait_for_dags(running.deployment, {SCAN, COPY})
-        yield running
+    with product(Path(__file__).with_name("dags")) as instance:
+        instance.database.execute(*SLOW_ROWS)
+        wait_for_dags(instance.deployment, {SCAN, COPY})
+        yield instance
 
 
 @pytest.fixture(scope="module")

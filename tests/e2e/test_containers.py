@@ -34,16 +34,16 @@ def test_a_service_has_no_rights_of_root_and_limited_resources(name: str) -> Non
 @pytest.mark.parametrize("name", SERVICES)
 def test_a_service_gets_secrets_as_files_that_only_its_user_can_read(name: str) -> None:
     service = SERVICES[name]
-    given = {secret["source"] for secret in service.get("secrets", ())}
+    arguments = {secret["source"] for secret in service.get("secrets", ())}
     assert all(secret["mode"] == "0400" for secret in service.get("secrets", ()))
     variables = set(re.findall(r"\$\{(\w+)", str({key: service.get(key) for key in ("environment", "command")})))
     assert variables <= OWN_VARIABLES
-    used = set(re.findall(r"/run/secrets/(\w+)", str(service)))
+    names = set(re.findall(r"/run/secrets/(\w+)", str(service)))
     for script in ROOT.joinpath("docker").glob("*.sh"):
         if script.name in str(service):
-            used |= set(re.findall(r"/run/secrets/(\w+)", script.read_text(encoding="utf-8")))
+            names |= set(re.findall(r"/run/secrets/(\w+)", script.read_text(encoding="utf-8")))
     # The variables that Airflow reads secrets with are the same in all of its services.
-    assert used == given or name == "checks"
+    assert names == arguments or name == "checks"
 
 
 def test_the_example_of_the_environment_names_every_variable() -> None:
@@ -74,11 +74,11 @@ def test_the_secret_of_spark_is_in_a_private_file_and_not_an_argument(tmp_path: 
         "SPARK_SECRET_FILE": str(tmp_path / "secret"),
     }
     for _ in range(2):
-        printed = subprocess.run(
+        process = subprocess.run(
             ["/bin/sh", "-c", script, "sh", "/usr/bin/env"], env=environment, capture_output=True, text=True, check=True
         ).stdout
-    assert "s3cret" not in printed
-    assert f"SPARK_CONF_DIR={tmp_path / 'own'}" in printed
+    assert "s3cret" not in process
+    assert f"SPARK_CONF_DIR={tmp_path / 'own'}" in process
     file = tmp_path / "own" / "spark-defaults.conf"
     assert file.stat().st_mode & 0o777 == 0o600
     assert file.read_text().splitlines() == [
@@ -155,11 +155,11 @@ def test_the_connection_to_the_shop_is_imported_from_a_private_file_that_is_dele
         "SHOP_PASSWORD_FILE": str(tmp_path / "password"),
     }
     script = [str(ROOT / "docker" / "migrate.sh")]
-    printed = subprocess.run(script, env=environment, capture_output=True, text=True, check=True).stdout.splitlines()
-    assert printed[0] == "db migrate"
-    assert printed[1].startswith("connections import --overwrite ")
-    assert printed[2] == "600"
-    shop = json.loads(printed[3])["flights_db"]
+    lines = subprocess.run(script, env=environment, capture_output=True, text=True, check=True).stdout.splitlines()
+    assert lines[0] == "db migrate"
+    assert lines[1].startswith("connections import --overwrite ")
+    assert lines[2] == "600"
+    shop = json.loads(lines[3])["flights_db"]
     assert (shop["login"], shop["password"], shop["schema"], shop["port"]) == ("shop", "s3cret", "shop", 5432)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["airflow", "password"]
 
@@ -193,9 +193,9 @@ def test_an_executor_gets_its_options_from_the_variables_of_its_pod(tmp_path: Pa
     }
     script = str(ROOT / "docker" / "kubernetes-entrypoint.sh")
     command = {"env": environment, "capture_output": True, "text": True, "cwd": tmp_path}
-    printed = subprocess.run([script, "executor"], check=True, **command).stdout.splitlines()  # type: ignore[call-overload]
-    assert printed[:5] == ["-Da=two words", "-Db=*", "-Xmsmemory", "-Xmxmemory", "-cp"]
-    assert printed[5] == f"/conf:/spark/jars/*:{tmp_path}"
-    assert printed[printed.index("--podName") + 1] == "pod_name"
+    lines = subprocess.run([script, "executor"], check=True, **command).stdout.splitlines()  # type: ignore[call-overload]
+    assert lines[:5] == ["-Da=two words", "-Db=*", "-Xmsmemory", "-Xmxmemory", "-cp"]
+    assert lines[5] == f"/conf:/spark/jars/*:{tmp_path}"
+    assert lines[lines.index("--podName") + 1] == "pod_name"
     wrong = subprocess.run([script, "other"], check=False, **command)  # type: ignore[call-overload]
     assert (wrong.returncode, wrong.stderr) == (64, "the first argument must be driver or executor, not 'other'\n")

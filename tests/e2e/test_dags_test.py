@@ -46,12 +46,12 @@ class Seen:
 @pytest.fixture(scope="module")
 def run(airflow: Airflow) -> Seen:
     process = airflow.start("dags", "test", "small_scan", "2026-01-01")
-    seen, watched = Seen(), psutil.Process(process.pid)
+    seen, airflow_process = Seen(), psutil.Process(process.pid)
     while True:
         try:
             assert process.wait(timeout=0.05) == 0, airflow.log()
         except subprocess.TimeoutExpired:
-            seen.look(watched)
+            seen.look(airflow_process)
         else:
             return seen
 
@@ -72,10 +72,10 @@ def test_the_output_has_the_expected_rows(airflow: Airflow, run: Seen) -> None:
 
 
 def test_the_tasks_links_open_its_report_and_the_history_server(airflow: Airflow, result: dict[str, object]) -> None:
-    found = airflow.xcoms("small_scan")
-    assert found["scan", "_link_PushdownReportLink"].startswith("/pushdown/report/small_scan/scan?run_id=")
+    actual = airflow.xcoms("small_scan")
+    assert actual["scan", "_link_PushdownReportLink"].startswith("/pushdown/report/small_scan/scan?run_id=")
     page = f"http://history.example:18080/history/{result['application_id']}/"
-    assert found["scan", "_link_SparkApplicationLink"] == page
+    assert actual["scan", "_link_SparkApplicationLink"] == page
 
 
 def test_the_result_reports_the_pushed_conjuncts(result: dict[str, object], airflow: Airflow) -> None:

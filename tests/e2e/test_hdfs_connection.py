@@ -50,9 +50,9 @@ def connections(cluster: HadoopCluster, local_spark: str, monkeypatch: pytest.Mo
         monkeypatch.delenv(name, raising=False)
     for kind, address in (("hdfs", cluster.root.removeprefix("hdfs://")), ("webhdfs", cluster.web_hdfs)):
         host, _, port = address.partition(":")
-        found = {"conn_type": kind, "host": host, "port": int(port)}
-        monkeypatch.setenv(f"AIRFLOW_CONN_{kind.upper()}", json.dumps(found))
-        monkeypatch.setenv(f"AIRFLOW_CONN_{kind.upper()}_{USER.upper()}", json.dumps({**found, "login": USER}))
+        actual = {"conn_type": kind, "host": host, "port": int(port)}
+        monkeypatch.setenv(f"AIRFLOW_CONN_{kind.upper()}", json.dumps(actual))
+        monkeypatch.setenv(f"AIRFLOW_CONN_{kind.upper()}_{USER.upper()}", json.dumps({**actual, "login": USER}))
     files = open_webhdfs(cluster.root, "webhdfs")
     lines = "".join(f'{{"id": {n}, "kind": "{"rare" if n % 100 == 7 else "common"}"}}\n' for n in range(400))
     files.pipe_file("/private/events/a.json", lines.encode())
@@ -62,7 +62,7 @@ def connections(cluster: HadoopCluster, local_spark: str, monkeypatch: pytest.Mo
 
 
 def scan(conn_id: str, spark_python: str, **parameters: object) -> PushdownScanOperator:
-    given = {"env_vars": {"HADOOP_USER_NAME": USER}, **parameters}
+    arguments = {"env_vars": {"HADOOP_USER_NAME": USER}, **parameters}
     return PushdownScanOperator(
         task_id="scan",
         path="hdfs:///private/events",
@@ -72,7 +72,7 @@ def scan(conn_id: str, spark_python: str, **parameters: object) -> PushdownScanO
         reader="pushdown",
         source_conn_id=conn_id,
         spark_python=spark_python,
-        **given,  # type: ignore[arg-type]
+        **arguments,  # type: ignore[arg-type]
     )
 
 

@@ -85,7 +85,7 @@ def join_run(airflow: Airflow) -> Path:
 
 def test_the_output_has_the_rows_of_the_query(join_run: Path) -> None:
     rows = parquet.read_table(join_run).to_pylist()
-    as_counts = [Counter(tuple(sorted(row.items())) for row in found) for found in (rows, expected())]
+    as_counts = [Counter(tuple(sorted(row.items())) for row in actual) for actual in (rows, expected())]
     assert as_counts[0] == as_counts[1]
     assert [row["flights"] for row in rows] == sorted((row["flights"] for row in rows), reverse=True)
 

@@ -36,8 +36,8 @@ def session_of_job(airflow: psutil.Process) -> int | None:
 
 def running_session(airflow: Airflow, process: subprocess.Popen[bytes]) -> int:
     """Return the session of the job as soon as it hangs."""
-    watched = psutil.Process(process.pid)
-    while (session := session_of_job(watched)) is None:
+    airflow_process = psutil.Process(process.pid)
+    while (session := session_of_job(airflow_process)) is None:
         assert process.poll() is None, airflow.log()
         time.sleep(0.1)
     return session

@@ -293,8 +293,8 @@ def test_a_retry_continues_with_the_pod_of_a_killed_worker(make_hook: MakeHook, 
 
 def test_a_cleared_task_deletes_the_earlier_pod(make_hook: MakeHook, api: KubernetesApi) -> None:
     submit(make_hook("0 now"))
-    cleared = make_hook("1 now")
-    assert cleared.earlier_driver() is None
+    hook = make_hook("1 now")
+    assert hook.earlier_driver() is None
     assert api.pods() == {}
 
 
@@ -314,14 +314,14 @@ def test_a_trigger_waits_for_the_end_of_a_pod(make_hook: MakeHook, api: Kubernet
     _, arguments = trigger.serialize()
 
     async def wait() -> DriverEvent:
-        waiting = asyncio.create_task(anext(DriverTrigger(**json.loads(json.dumps(arguments))).run()))  # type: ignore[arg-type]
+        wait_task = asyncio.create_task(anext(DriverTrigger(**json.loads(json.dumps(arguments))).run()))  # type: ignore[arg-type]
         await asyncio.sleep(1)
-        assert not waiting.done()
+        assert not wait_task.done()
         await asyncio.to_thread(api.set_phase, name, "Running")
         await asyncio.sleep(1)
-        assert not waiting.done()
+        assert not wait_task.done()
         await asyncio.to_thread(api.set_phase, name, "Succeeded")
-        return DriverEvent.from_payload((await waiting).payload)
+        return DriverEvent.from_payload((await wait_task).payload)
 
     event = asyncio.run(wait())
     assert event == DriverEvent(driver_id, DriverStatus(DriverPhase.SUCCEEDED, "Succeeded"))

@@ -67,27 +67,27 @@ def test_the_password_is_not_in_processes_logs_or_xcoms(airflow: Airflow, postgr
     )
     secret = postgresql_server.password
     (airflow.data / "events").mkdir()
-    given = postgresql_server.airflow_connection(
+    connection = postgresql_server.airflow_connection(
         extra=json.dumps({"sslmode": "verify-full", "sslrootcert": str(postgresql_server.ca_file)})
     )
-    process = airflow.start("dags", "test", "remote_scan", "2026-01-01", AIRFLOW_CONN_SHOP=given)
-    seen: list[str] = []
-    watched = psutil.Process(process.pid)
+    process = airflow.start("dags", "test", "remote_scan", "2026-01-01", AIRFLOW_CONN_SHOP=connection)
+    texts: list[str] = []
+    airflow_process = psutil.Process(process.pid)
     while True:
         try:
             assert process.wait(timeout=0.05) == 0, airflow.log()
             break
         except subprocess.TimeoutExpired:
-            seen += looks(watched)
+            texts += looks(airflow_process)
 
-    assert any("pushdown_spark/job.py" in text for text in seen)
+    assert any("pushdown_spark/job.py" in text for text in texts)
     rows = parquet.read_table(airflow.data / "remote" / "2026-01-01").to_pylist()
     assert sorted(row["id"] for row in rows) == list(range(3, 1000, 10))
     result = airflow.results("remote_scan")["scan"]
     assert result["sources"]["source"]["rows_decoded"] == 100
     events = b"".join(path.read_bytes() for path in (airflow.data / "events").rglob("*") if path.is_file())
     assert b"SparkListenerJobStart" in events
-    assert [text for text in seen if secret in text] == []
+    assert [text for text in texts if secret in text] == []
     assert secret not in airflow.log()
     assert secret not in json.dumps(result)
     assert secret.encode() not in airflow.database.read_bytes()

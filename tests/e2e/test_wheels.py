@@ -60,15 +60,17 @@ def test_both_wheels_run_a_dag_without_the_checkout(project: Path, spark_python:
     for python, package, place in ((airflow, "airflow_pushdown", "airflow"), (spark, "pushdown_spark", "spark")):
         where = f"import {package}; print({package}.__file__)"
         isolated = [python, "-I", "-c", where]
-        found = subprocess.run(isolated, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
-        assert found.startswith(str(tmp_path / place)), "the package comes from the checkout"
+        actual = subprocess.run(isolated, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+        assert actual.startswith(str(tmp_path / place)), "the package comes from the checkout"
 
     (tmp_path / "dags").mkdir()
     output, rows = tmp_path / "output", tmp_path / "rows.json"
     rows.write_text("".join(f'{{"id":{n},"kind":"{"needle" if n == 7 else "hay"}"}}\n' for n in range(20)))
     (tmp_path / "dags" / "wheels.py").write_text(DAG.format(path=str(rows), output=str(output)))
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("AIRFLOW", "PYTHON", "PYSPARK"))}
-    variables = kept | {
+    clean_variables = {
+        name: value for name, value in os.environ.items() if not name.startswith(("AIRFLOW", "PYTHON", "PYSPARK"))
+    }
+    variables = clean_variables | {
         "AIRFLOW_HOME": str(tmp_path / "home"),
         "AIRFLOW__CORE__DAGS_FOLDER": str(tmp_path / "dags"),
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
@@ -81,6 +83,6 @@ def test_both_wheels_run_a_dag_without_the_checkout(project: Path, spark_python:
         [airflow, "-m", "airflow", "dags", "test", "wheels", "2026-01-01"],
     )
     for command in commands:
-        done = subprocess.run(command, env=variables, cwd=tmp_path, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stdout[-4_000:] + done.stderr[-4_000:]
+        process = subprocess.run(command, env=variables, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert process.returncode == 0, process.stdout[-4_000:] + process.stderr[-4_000:]
     assert parquet.read_table(output).to_pylist() == [{"id": 7}]

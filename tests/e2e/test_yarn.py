@@ -182,22 +182,22 @@ def test_a_reader_of_the_exchange_sees_whole_files(cluster: HadoopCluster, monke
         JobSpec(run_key=run_key, sources={"lines": lines}, query=QuerySpec(source="lines"))
         for run_key in ("short", "long" * 100)
     ]
-    seen: list[JobSpec | None] = []
-    ended = threading.Event()
+    contents: list[JobSpec | None] = []
+    end = threading.Event()
 
     def read() -> None:
-        while not ended.is_set():
-            seen.append(reader.read_spec())
+        while not end.is_set():
+            contents.append(reader.read_spec())
 
     writer.prepare(specs[0], SecretValues())
     thread = threading.Thread(target=read)
     thread.start()
     for number in range(200):
         writer.prepare(specs[number % 2], SecretValues())
-    ended.set()
+    end.set()
     thread.join()
     writer.discard()
-    assert {None if spec is None else spec.run_key for spec in seen} == {spec.run_key for spec in specs}
+    assert {None if spec is None else spec.run_key for spec in contents} == {spec.run_key for spec in specs}
     assert cluster.files("/exchange") == []
 
 
@@ -376,8 +376,8 @@ class Submitted:
         return self.error
 
     def _in(self, states: tuple[str, ...]) -> list[str]:
-        found = self._cluster.applications().items()
-        return [key for key, app in found if key not in self._before and app["state"] in states]
+        actual = self._cluster.applications().items()
+        return [key for key, app in actual if key not in self._before and app["state"] in states]
 
     def _submit(self) -> None:
         try:

@@ -60,10 +60,10 @@ def test_a_waiting_task_reads_the_progress_of_its_driver(
     make_hook: MakeHook, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tracking, "PROGRESS_SECONDS", 0.0)
-    seen = []
+    reports = []
 
     def end(progress: Progress) -> None:
-        seen.append(progress)
+        reports.append(progress)
         hook.on_kill()
 
     hook = make_hook(on_progress=end)
@@ -73,7 +73,7 @@ def test_a_waiting_task_reads_the_progress_of_its_driver(
     spec = JobSpec.model_validate_json((directory / "spec.json").read_bytes())
     Path(progress_path(str(spec.result_path))).write_text('{"tasks_done": 3, "tasks_total": 4}')
     hook.wait_for_driver(driver_id)
-    assert seen == [Progress(tasks_done=3, tasks_total=4)]
+    assert reports == [Progress(tasks_done=3, tasks_total=4)]
     hook.release()
     assert runs(tmp_path) == []
 

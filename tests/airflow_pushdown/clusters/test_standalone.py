@@ -11,12 +11,12 @@ def test_the_command_runs_python_through_a_java_class() -> None:
     words = ["spark-submit", "--master", "spark://a:7077,b:7077", "--conf", "spark.x=1", "--files", "/f"]
     words += ["--py-files", "/tmp/p.zip,mine.zip", "--deploy-mode", "cluster", "job.py", "--spec", "/e/spec.json"]
     shared = SharedProgram(Path("/e/p.py"), Path("/e/p.zip"))
-    made = standalone_command(words, shared, "/tmp/p.zip", 6066, "/opt/python")
-    assert made[made.index("--master") + 1] == "spark://a:6066,b:6066"
-    assert made.count("--files") == 1
-    assert made[made.index("--files") + 1] == "/e/p.zip,mine.zip,/f"
-    assert "spark.pyspark.python=/opt/python" in made
-    assert made[-5:] == ["/e/p.zip", "/e/p.py", "/e/p.zip,mine.zip", "--spec", "/e/spec.json"]
+    command = standalone_command(words, shared, "/tmp/p.zip", 6066, "/opt/python")
+    assert command[command.index("--master") + 1] == "spark://a:6066,b:6066"
+    assert command.count("--files") == 1
+    assert command[command.index("--files") + 1] == "/e/p.zip,mine.zip,/f"
+    assert "spark.pyspark.python=/opt/python" in command
+    assert command[-5:] == ["/e/p.zip", "/e/p.py", "/e/p.zip,mine.zip", "--spec", "/e/spec.json"]
     own = standalone_command([*words[:3], "--conf", "spark.pyspark.python=/mine", *words[7:]], shared, "/", 1, "/opt")
     assert "spark.pyspark.python=/opt" not in own
 

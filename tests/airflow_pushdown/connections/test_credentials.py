@@ -105,14 +105,14 @@ PRINCIPAL = {
 def test_connections_to_azure_and_google_become_hadoop_settings(
     source: Connection, entries: dict[str, str], secrets: set[str]
 ) -> None:
-    found = object_store_secrets(source)
-    assert found.hadoop == entries
-    assert set(confidential(found)) == secrets
+    settings = object_store_secrets(source)
+    assert settings.hadoop == entries
+    assert set(confidential(settings)) == secrets
 
 
 def test_a_machine_identity_signs_in_without_credentials() -> None:
-    found = object_store_secrets(connection("adls", host="lake"))
-    assert found.hadoop[f"fs.azure.account.oauth.provider.type.{ACCOUNT}"].endswith("MsiTokenProvider")
+    secrets = object_store_secrets(connection("adls", host="lake"))
+    assert secrets.hadoop[f"fs.azure.account.oauth.provider.type.{ACCOUNT}"].endswith("MsiTokenProvider")
 
 
 def test_credentials_are_masked_in_logs_and_addresses_are_not() -> None:
@@ -136,7 +136,7 @@ def test_credentials_are_masked_in_logs_and_addresses_are_not() -> None:
     ],
 )
 def test_unknown_connection_fields_are_rejected_by_name(wrong: Connection, message: str) -> None:
-    with pytest.raises(ConfigError, match=message) as caught:
+    with pytest.raises(ConfigError, match=message) as error:
         object_store_secrets(wrong)
-    assert str(caught.value).startswith("source_conn_id")
-    assert wrong.password is None or wrong.password not in str(caught.value)
+    assert str(error.value).startswith("source_conn_id")
+    assert wrong.password is None or wrong.password not in str(error.value)

@@ -55,20 +55,20 @@ def test_extras_of_libpq_become_options_of_postgres() -> None:
     ],
 )
 def test_extras_of_mysql_clients_become_its_tls_options(extra: object, tls: Tls) -> None:
-    found = database_connection(server("mysql", extra))
-    assert found.kind is DatabaseKind.MYSQL
-    assert found.tls == tls
+    connection = database_connection(server("mysql", extra))
+    assert connection.kind is DatabaseKind.MYSQL
+    assert connection.tls == tls
 
 
 def test_the_host_of_a_sqlite_connection_is_its_database_file() -> None:
-    found = database_connection(connection("sqlite", {"mode": "ro"}, host="/data/shop.db"))
-    assert found == RemoteConnection(kind=DatabaseKind.SQLITE, database="/data/shop.db")
+    database = database_connection(connection("sqlite", {"mode": "ro"}, host="/data/shop.db"))
+    assert database == RemoteConnection(kind=DatabaseKind.SQLITE, database="/data/shop.db")
 
 
 def test_the_password_is_masked_and_confidential() -> None:
-    found = database_connection(server("postgres"))
+    connection = database_connection(server("postgres"))
     assert redact("hush-hush at db") == "*** at db"
-    assert confidential(SecretValues(remote={"source": found})) == ("hush-hush",)
+    assert confidential(SecretValues(remote={"source": connection})) == ("hush-hush",)
 
 
 @pytest.mark.parametrize(
@@ -88,10 +88,10 @@ def test_the_password_is_masked_and_confidential() -> None:
     ],
 )
 def test_unknown_connection_extras_are_rejected_without_their_values(wrong: Connection, message: str) -> None:
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(ConfigError) as error:
         database_connection(wrong)
-    assert "source_conn_id: connection 'shop'" in str(caught.value)
-    assert message in str(caught.value)
-    assert "\n" not in str(caught.value)
-    assert "hush-hush" not in str(caught.value)
-    assert caught.value.__cause__ is None
+    assert "source_conn_id: connection 'shop'" in str(error.value)
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
+    assert "hush-hush" not in str(error.value)
+    assert error.value.__cause__ is None

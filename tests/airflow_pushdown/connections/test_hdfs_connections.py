@@ -41,8 +41,8 @@ def test_the_connection_completes_paths_without_a_name_node(source: Connection, 
 
 
 def test_paths_of_other_file_systems_are_unchanged() -> None:
-    given = ("hdfs:///a", "/local", "file:///local", "s3a://bucket/a", "relative")
-    assert paths(connection(), *given) == ("hdfs://nn:8020/a", *given[1:])
+    sources = ("hdfs:///a", "/local", "file:///local", "s3a://bucket/a", "relative")
+    assert paths(connection(), *sources) == ("hdfs://nn:8020/a", *sources[1:])
 
 
 def test_a_connection_that_no_path_needs_is_an_error() -> None:
@@ -64,10 +64,10 @@ def test_a_connection_that_no_path_needs_is_an_error() -> None:
     ],
 )
 def test_connection_fields_that_hadoop_does_not_support_are_errors(source: Connection, message: str) -> None:
-    with pytest.raises(ConfigError, match=message) as caught:
+    with pytest.raises(ConfigError, match=message) as error:
         NameNode.of(source, {USER_VARIABLE: "bob"})
-    assert str(caught.value).startswith("source_conn_id: connection 'lake'")
-    assert "hush" not in str(caught.value)
+    assert str(error.value).startswith("source_conn_id: connection 'lake'")
+    assert "hush" not in str(error.value)
 
 
 def test_the_login_may_be_the_user_of_the_job() -> None:

@@ -90,11 +90,11 @@ def test_a_reader_sees_the_old_or_the_new_file_while_another_process_replaces_it
 
     writer = threading.Thread(target=replace)
     writer.start()
-    seen = [files.read("owner")]
+    contents = [files.read("owner")]
     while writer.is_alive():
-        seen.append(files.read("owner"))
+        contents.append(files.read("owner"))
     writer.join()
-    assert set(seen) <= {str(number).encode() for number in range(last + 1)}
+    assert set(contents) <= {str(number).encode() for number in range(last + 1)}
     assert files.read("owner") == str(last).encode()
     assert [(file.name, mode(file)) for file in files.directory.iterdir()] == [("owner", 0o660)]
 
@@ -186,10 +186,10 @@ def test_a_later_try_takes_over(tmp_path: Path) -> None:
     exchange.discard()
 
 
-@pytest.mark.parametrize("given", [None, "", "/nowhere/at/all", "file:///nowhere/at/all"])
-def test_cluster_mode_requires_a_shared_directory(given: str | None) -> None:
+@pytest.mark.parametrize("value", [None, "", "/nowhere/at/all", "file:///nowhere/at/all"])
+def test_cluster_mode_requires_a_shared_directory(value: str | None) -> None:
     with pytest.raises(ConfigError, match="exchange_dir"):
-        Exchange.open_shared(ExchangeLocation(given, "run"))
+        Exchange.open_shared(ExchangeLocation(value, "run"))
 
 
 SECRETS = SecretValues(hadoop={"fs.s3a.secret.key": "hush-4"})
@@ -208,8 +208,8 @@ def test_a_key_encrypts_the_credentials_for_their_spec(tmp_path: Path, key: str)
     exchange.prepare(SPEC, SECRETS)
     spec, secrets = (directory(exchange) / name for name in ("spec.json", "secrets.json"))
     assert "hush-4" not in secrets.read_text() + spec.read_text()
-    decrypted = decrypt(secrets.read_text(), key, spec.read_text())
-    assert SecretValues.model_validate_json(decrypted) == SECRETS
+    plain = decrypt(secrets.read_text(), key, spec.read_text())
+    assert SecretValues.model_validate_json(plain) == SECRETS
     exchange.discard()
     assert list(tmp_path.iterdir()) == []
 
@@ -238,10 +238,10 @@ def test_a_driver_of_another_user_exchanges_files_by_the_group_of_the_mount() ->
 
         def run(script: str, members_of: int) -> int:
             command = ["/bin/sh", "-c", script, "sh", str(directory(exchange)), result]
-            done = subprocess.run(
+            process = subprocess.run(
                 command, check=False, capture_output=True, user=61_000, group=members_of, extra_groups=[]
             )
-            return done.returncode
+            return process.returncode
 
         assert run('cat "$1/spec.json"', stranger) != 0
         assert run('cat "$1/spec.json" "$1/secrets.json" && rm "$1/secrets.json"', group) == 0
@@ -260,11 +260,11 @@ def test_an_invalid_key_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_without_a_key_credentials_are_not_written_where_others_can_read(tmp_path: Path) -> None:
     exchange = Exchange.open_shared(ExchangeLocation(str(tmp_path), "run"))
     directory(exchange).chmod(0o755)
-    with pytest.raises(ConfigError, match="others may read") as caught:
+    with pytest.raises(ConfigError, match="others may read") as error:
         exchange.prepare(SPEC, SECRETS)
     assert list(directory(exchange).iterdir()) == []
     for way in (KEY_VARIABLE, "secretKeyRef", "hadoop.security.credential.provider.path", "mounted directory"):
-        assert way in str(caught.value)
+        assert way in str(error.value)
     exchange.prepare(SPEC, SecretValues())
     assert exchange.read_spec() is not None
 

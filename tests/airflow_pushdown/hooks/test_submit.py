@@ -203,10 +203,10 @@ def test_an_invalid_driver_memory_is_not_retried(make_hook: MakeHook, size: str,
 
 def test_a_failed_spark_submit_raises_a_one_line_reason(make_hook: MakeHook, tmp_path: Path) -> None:
     hook = make_hook(exchange_dir=tmp_path, deploy_mode="cluster")
-    with pytest.raises(SubmitFailedError, match="Cluster deploy mode is not compatible") as caught:
+    with pytest.raises(SubmitFailedError, match="Cluster deploy mode is not compatible") as error:
         hook.submit()
-    assert str(caught.value).startswith("spark-submit failed with exit code 1: ")
-    assert "\n" not in str(caught.value)
+    assert str(error.value).startswith("spark-submit failed with exit code 1: ")
+    assert "\n" not in str(error.value)
 
 
 def test_an_unsupported_spark_version_raises_before_the_start(make_hook: MakeHook, tmp_path: Path) -> None:

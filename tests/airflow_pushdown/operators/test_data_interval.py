@@ -24,8 +24,8 @@ NOON = pendulum.datetime(2026, 1, 2, 12, tz="Europe/Berlin")
 
 
 def context(**values: object) -> Context:
-    made: Any = dict(values)
-    return made
+    entries: Any = dict(values)
+    return entries
 
 
 def test_an_interval_is_in_utc() -> None:

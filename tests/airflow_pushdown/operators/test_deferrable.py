@@ -58,13 +58,13 @@ def test_a_connection_with_deploy_mode_client_is_an_error_when_the_task_starts(
     assert list(tmp_path.glob("airflow-pushdown-????????")) == []
 
 
-@pytest.mark.parametrize(("given", "is_deferred"), [(None, True), (True, True), (False, False)])
+@pytest.mark.parametrize(("value", "is_deferred"), [(None, True), (True, True), (False, False)])
 def test_tasks_defer_by_default_if_airflows_setting_says_so(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, given: bool | None, is_deferred: bool
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, value: bool | None, is_deferred: bool
 ) -> None:
     monkeypatch.setenv("AIRFLOW__OPERATORS__DEFAULT_DEFERRABLE", "True")
     monkeypatch.setenv("AIRFLOW_CONN_CLUSTER", CLUSTER)
-    assert hook_of(conn_id="cluster", exchange_dir=str(tmp_path), deferrable=given).is_deferred is is_deferred
+    assert hook_of(conn_id="cluster", exchange_dir=str(tmp_path), deferrable=value).is_deferred is is_deferred
 
 
 @pytest.mark.usefixtures("local_spark")

@@ -26,16 +26,16 @@ SOURCES: dict[str, dict[str, object]] = {
 
 
 def spec(**parameters: object) -> JobSpec:
-    given = {"sources": SOURCES, "query": QUERY, **parameters}
-    return PushdownJoinOperator(task_id="join", **given).build_spec("d/t/r/-1")  # type: ignore[arg-type]
+    arguments = {"sources": SOURCES, "query": QUERY, **parameters}
+    return PushdownJoinOperator(task_id="join", **arguments).build_spec("d/t/r/-1")  # type: ignore[arg-type]
 
 
 def refusal(**parameters: object) -> str:
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(ConfigError) as error:
         spec(**parameters)
-    assert caught.value.code is ErrorCode.BAD_SPEC
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
+    assert error.value.code is ErrorCode.BAD_SPEC
+    assert "\n" not in str(error.value)
+    return str(error.value)
 
 
 def test_the_parameters_become_the_job() -> None:
@@ -82,7 +82,7 @@ def test_a_remote_table_may_be_among_the_sources(monkeypatch: pytest.MonkeyPatch
     remote: dict[str, object] = {"source_conn_id": "shop", "table": "customers", "fetch_size": 5}
     task = PushdownJoinOperator(task_id="join", sources={"o": SOURCES["o"], "c": remote}, query=QUERY)
     assert task.build_spec("k").sources["c"] == RemoteSourceSpec(table="customers", fetch_size=5)
-    assert {name: reached.database for name, reached in task._source_secrets().remote.items()} == {"c": "/data/shop.db"}
+    assert {name: address.database for name, address in task._source_secrets().remote.items()} == {"c": "/data/shop.db"}
 
 
 def test_a_table_of_the_catalog_may_be_among_the_sources() -> None:
@@ -115,7 +115,7 @@ def test_errors_name_the_parameter(parameters: dict[str, object], message: str) 
 
 def test_an_unsafe_setting_of_any_source_raises() -> None:
     conf = {"spark.hadoop.orc.filter.use.selected": "true"}
-    with pytest.raises(ConfigError, match="returns no rows") as caught:
+    with pytest.raises(ConfigError, match="returns no rows") as error:
         spec(conf=conf)
-    assert caught.value.code is ErrorCode.UNSAFE_SETTING
+    assert error.value.code is ErrorCode.UNSAFE_SETTING
     assert spec(conf=conf, sources={"o": SOURCES["o"]}).conf

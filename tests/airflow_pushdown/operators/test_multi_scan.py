@@ -45,10 +45,10 @@ def spec(scans: object = SCANS, **parameters: Any) -> JobSpec:
 
 
 def refusal(scans: object = SCANS, **parameters: Any) -> str:
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(ConfigError) as error:
         spec(scans, **parameters)
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
+    assert "\n" not in str(error.value)
+    return str(error.value)
 
 
 def test_each_scan_becomes_a_source_and_a_query_with_its_output() -> None:
@@ -104,10 +104,10 @@ def test_templates_are_rendered_in_scans() -> None:
 def test_the_scans_may_come_from_another_task() -> None:
     with DAG("d", schedule=None):
         extract = task("{{ ti.xcom_pull('list') }}")
-        mapped = PushdownMultiScanOperator.partial(task_id="m", output="/out").expand(scans=[SCANS])
+        mapped_task = PushdownMultiScanOperator.partial(task_id="m", output="/out").expand(scans=[SCANS])
     extract.scans = SCANS
     assert set(extract.build_spec("k").scans) == {"orders", "users"}
-    assert mapped.operator_class is PushdownMultiScanOperator
+    assert mapped_task.operator_class is PushdownMultiScanOperator
 
 
 def test_scans_have_the_interval_of_the_run() -> None:
@@ -168,11 +168,11 @@ def test_every_output_is_an_asset() -> None:
 
 
 def test_each_scan_has_an_xcom_value_of_its_own() -> None:
-    pushed: dict[str, Any] = {}
+    xcoms: dict[str, Any] = {}
 
     class Instance:
         def xcom_push(self, key: str, value: object) -> None:
-            pushed[key] = value
+            xcoms[key] = value
 
     missing = JobError(code=ErrorCode.MISSING_PATH, message="path: there is no /in", retryable=True)
     source = SourceReport(reader="spark", reason="small")
@@ -183,7 +183,7 @@ def test_each_scan_has_an_xcom_value_of_its_own() -> None:
         error=missing,
     )
     task()._push_scans({"ti": Instance()}, result)  # type: ignore[typeddict-item]
-    assert {name: JobResult.from_xcom(value) for name, value in pushed.items()} == {
+    assert {name: JobResult.from_xcom(value) for name, value in xcoms.items()} == {
         "orders": JobResult(rows=3, output="/lake/orders", sources={"source": source}),
         "users": JobResult(error=missing),
     }

@@ -29,10 +29,10 @@ def source(**parameters: object) -> SourceSpec:
 
 
 def refusal(**parameters: object) -> ConfigError:
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(ConfigError) as error:
         spec(**parameters)
-    assert "\n" not in str(caught.value)
-    return caught.value
+    assert "\n" not in str(error.value)
+    return error.value
 
 
 def test_the_parameters_become_the_job() -> None:
@@ -75,11 +75,11 @@ def test_a_scan_without_options_sets_no_reader_options() -> None:
     assert [key for key in job.conf if "hadoop" in key] == []
 
 
-@pytest.mark.parametrize(("given", "text"), [(True, "true"), (False, "false")])
-def test_sarg_to_filter_reaches_both_readers(given: bool, text: str) -> None:
-    job = spec(sarg_to_filter=given)
+@pytest.mark.parametrize(("value", "text"), [(True, "true"), (False, "false")])
+def test_sarg_to_filter_reaches_both_readers(value: bool, text: str) -> None:
+    job = spec(sarg_to_filter=value)
     assert job.conf[SARG_TO_FILTER] == text
-    assert job.sources["source"].orc.sarg_to_filter is given
+    assert job.sources["source"].orc.sarg_to_filter is value
 
 
 @pytest.mark.parametrize("reader", ["pushdown", "auto", "spark"])
@@ -87,9 +87,9 @@ def test_use_selected_is_never_set_for_spark(reader: str) -> None:
     assert USE_SELECTED not in spec(reader=reader, use_selected=reader == "pushdown").conf
 
 
-@pytest.mark.parametrize(("given", "number"), [("auto", None), (0, 0), (3, 3), ("0", 0), ("7", 7)])
-def test_partial_reads_is_an_integer_or_unset(given: object, number: int | None) -> None:
-    assert source(partial_reads=given).orc.partial_reads == number
+@pytest.mark.parametrize(("value", "number"), [("auto", None), (0, 0), (3, 3), ("0", 0), ("7", 7)])
+def test_partial_reads_is_an_integer_or_unset(value: object, number: int | None) -> None:
+    assert source(partial_reads=value).orc.partial_reads == number
 
 
 def test_rendered_template_strings_are_converted() -> None:
@@ -164,11 +164,11 @@ SCANS = [
 def test_a_setting_with_which_spark_loses_rows_raises(
     operator: type[PushdownBaseOperator], parameters: dict[str, object], place: str, entries: dict[str, object]
 ) -> None:
-    with pytest.raises(ConfigError, match="returns no rows") as caught:
+    with pytest.raises(ConfigError, match="returns no rows") as error:
         operator(task_id="scan", path="/x", **{place: entries}, **parameters)
-    assert caught.value.code is ErrorCode.UNSAFE_SETTING
+    assert error.value.code is ErrorCode.UNSAFE_SETTING
     (key,) = entries
-    assert str(caught.value).startswith(f"{place}: {key}=")
+    assert str(error.value).startswith(f"{place}: {key}=")
 
 
 def test_the_setting_is_allowed_if_it_is_false() -> None:
@@ -243,10 +243,10 @@ class CountingScan(LazyOrcScanOperator):
 
 def test_a_mapped_task_takes_parameters_of_all_its_classes(register_dag: Callable[[DAG], None]) -> None:
     with DAG("mapped_orc", schedule=None, start_date=datetime(2026, 1, 1, tzinfo=UTC)) as dag:
-        mapped = CountingScan.partial(task_id="scan", reader="spark", output_mode="append").expand(
+        task = CountingScan.partial(task_id="scan", reader="spark", output_mode="append").expand(
             path=["/a/{{ ds }}"], partial_reads=[0, "auto"], output=["/out/1"]
         )
-    assert isinstance(mapped, MappedOperator)
+    assert isinstance(task, MappedOperator)
     register_dag(dag)
     run = dag.test(logical_date=datetime(2026, 1, 1, tzinfo=UTC))
     assert run.state == "success"

@@ -53,10 +53,10 @@ FLIGHTS = {"path": "/data/{{ ds }}", "format": "json"}
 def test_the_constructor_names_the_parameter(
     operator: type[BaseOperator], parameters: dict[str, object], message: str
 ) -> None:
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(ConfigError) as error:
         operator(task_id="scan", **parameters)
-    assert str(caught.value).startswith(message)
-    assert "\n" not in str(caught.value)
+    assert str(error.value).startswith(message)
+    assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -110,13 +110,13 @@ def test_subclasses_with_their_own_parameters_are_not_checked_too_early() -> Non
 
 
 def test_an_error_has_one_problem_for_each_mistake() -> None:
-    with pytest.raises(ConfigError) as caught, naming_parameters({}):
+    with pytest.raises(ConfigError) as error, naming_parameters({}):
         JobSpec.model_validate({"run_key": "k", "sources": {}, "query": {"limit": -1}, "conf": 5})
-    assert len(caught.value.problems) == 3
-    assert str(caught.value) == "; ".join(caught.value.problems)
-    with pytest.raises(ConfigError) as caught, naming_parameters({}):
+    assert len(error.value.problems) == 3
+    assert str(error.value) == "; ".join(error.value.problems)
+    with pytest.raises(ConfigError) as error, naming_parameters({}):
         JobSpec.model_validate(
             {"run_key": "k", "sources": {"a b": {"path": ["/in"], "format": "json"}}, "scans": {"a b": {}}}
         )
-    (problem,) = caught.value.problems
+    (problem,) = error.value.problems
     assert problem.startswith("scans: 'a b' cannot be the name of a scan; use letters")

@@ -20,8 +20,8 @@ from pushdown_spark.contract import (
 
 
 def operator(**parameters: object) -> RemoteScanOperator:
-    given = {"source_conn_id": "shop", "table": "public.orders", **parameters}
-    return RemoteScanOperator(task_id="orders", **given)  # type: ignore[arg-type]
+    arguments = {"source_conn_id": "shop", "table": "public.orders", **parameters}
+    return RemoteScanOperator(task_id="orders", **arguments)  # type: ignore[arg-type]
 
 
 def spec(**parameters: object) -> JobSpec:
@@ -29,11 +29,11 @@ def spec(**parameters: object) -> JobSpec:
 
 
 def refusal(**parameters: object) -> str:
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(ConfigError) as error:
         spec(**parameters)
-    assert caught.value.code is ErrorCode.BAD_SPEC
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
+    assert error.value.code is ErrorCode.BAD_SPEC
+    assert "\n" not in str(error.value)
+    return str(error.value)
 
 
 def test_the_parameters_become_the_job() -> None:
@@ -98,13 +98,20 @@ def test_errors_name_the_parameter(parameters: dict[str, object], message: str) 
 
 
 def test_the_connection_is_only_in_the_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
-    given = {"conn_type": "postgres", "host": "db", "port": 5433, "login": "me", "password": "hush-1", "schema": "shop"}
-    monkeypatch.setenv("AIRFLOW_CONN_SHOP", json.dumps(given))
+    settings = {
+        "conn_type": "postgres",
+        "host": "db",
+        "port": 5433,
+        "login": "me",
+        "password": "hush-1",
+        "schema": "shop",
+    }
+    monkeypatch.setenv("AIRFLOW_CONN_SHOP", json.dumps(settings))
     task = operator()
     secrets = task._source_secrets()
-    reached = secrets.remote["source"]
-    assert (reached.kind, reached.host, reached.port) == (DatabaseKind.POSTGRESQL, "db", 5433)
-    assert (reached.user, reached.password, reached.database) == ("me", "hush-1", "shop")
+    address = secrets.remote["source"]
+    assert (address.kind, address.host, address.port) == (DatabaseKind.POSTGRESQL, "db", 5433)
+    assert (address.user, address.password, address.database) == ("me", "hush-1", "shop")
     assert "hush-1" not in repr(secrets)
     spec = task.build_spec("k").model_dump_json()
     assert not [part for part in ("hush-1", "5433", '"db"', '"me"') if part in spec]

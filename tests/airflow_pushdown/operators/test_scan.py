@@ -30,8 +30,8 @@ from pushdown_spark.contract import (
 
 
 def spec(**parameters: object) -> JobSpec:
-    given = {"path": "/data/*.json", "format": "json", **parameters}
-    return PushdownScanOperator(task_id="scan", **given).build_spec("d/t/r/-1")
+    arguments = {"path": "/data/*.json", "format": "json", **parameters}
+    return PushdownScanOperator(task_id="scan", **arguments).build_spec("d/t/r/-1")
 
 
 def test_the_parameters_become_the_job() -> None:
@@ -99,9 +99,9 @@ def test_a_table_of_the_catalog_may_replace_the_path() -> None:
     ],
 )
 def test_contradictory_sources_are_refused_with_the_parameter(parameters: dict[str, object], message: str) -> None:
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(ConfigError) as error:
         PushdownScanOperator(task_id="scan", **parameters).build_spec("d/t/r/-1")
-    assert str(caught.value).startswith(message)
+    assert str(error.value).startswith(message)
 
 
 def test_checks_and_the_bound_of_malformed_lines_become_part_of_the_job() -> None:
@@ -119,17 +119,17 @@ def test_checks_and_the_bound_of_malformed_lines_become_part_of_the_job() -> Non
 
 
 def test_a_table_becomes_the_output_of_the_job() -> None:
-    given = {"output_conn_id": "shop", "output_table": "sales.daily"}
+    arguments = {"output_conn_id": "shop", "output_table": "sales.daily"}
     day = "day = DATE '2026-01-01'"
-    job = spec(**given, output_mode="overwrite_partitions", replace_where=day, checks={"min_rows": 1})
+    job = spec(**arguments, output_mode="overwrite_partitions", replace_where=day, checks={"min_rows": 1})
     assert job.output == TableOutputSpec(
         table="sales.daily",
         mode=OutputMode.OVERWRITE_PARTITIONS,
         replace_where=day,
         checks=OutputChecks(min_rows=1),
     )
-    merged = spec(**given, output_mode="merge", merge_keys=["id", "day"])
-    assert merged.output == TableOutputSpec(table="sales.daily", mode=OutputMode.MERGE, merge_keys=("id", "day"))
+    merge = spec(**arguments, output_mode="merge", merge_keys=["id", "day"])
+    assert merge.output == TableOutputSpec(table="sales.daily", mode=OutputMode.MERGE, merge_keys=("id", "day"))
 
 
 def test_a_table_without_a_connection_is_one_of_the_catalog() -> None:
@@ -148,8 +148,8 @@ def test_a_table_without_a_connection_is_one_of_the_catalog() -> None:
         partition_by=("day",),
     )
     assert JobSpec.model_validate_json(job.model_dump_json()).output == job.output
-    merged = spec(output_table="lake.db.t", output_format="Iceberg", output_mode="merge", merge_keys=["id"])
-    assert merged.output == CatalogOutputSpec(
+    merge = spec(output_table="lake.db.t", output_format="Iceberg", output_mode="merge", merge_keys=["id"])
+    assert merge.output == CatalogOutputSpec(
         catalog_table="lake.db.t", format="iceberg", mode=OutputMode.MERGE, merge_keys=("id",)
     )
 
@@ -182,14 +182,14 @@ def test_a_table_without_a_connection_is_one_of_the_catalog() -> None:
     ],
 )
 def test_a_mixed_output_is_one_line_that_names_the_parameter(parameters: dict[str, object], message: str) -> None:
-    with pytest.raises(ConfigError, match=message) as caught:
+    with pytest.raises(ConfigError, match=message) as error:
         spec(**parameters)
-    assert "\n" not in str(caught.value)
+    assert "\n" not in str(error.value)
 
 
 def test_the_connection_of_the_table_is_only_in_the_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
-    given = {"conn_type": "mysql", "host": "db", "login": "me", "password": "hush-2", "schema": "shop"}
-    monkeypatch.setenv("AIRFLOW_CONN_SHOP", json.dumps(given))
+    settings = {"conn_type": "mysql", "host": "db", "login": "me", "password": "hush-2", "schema": "shop"}
+    monkeypatch.setenv("AIRFLOW_CONN_SHOP", json.dumps(settings))
     task = PushdownScanOperator(
         task_id="scan", path="/in", format="json", output_conn_id="shop", output_table="t", output_mode="append"
     )
@@ -264,27 +264,27 @@ def test_rendered_template_strings_are_converted() -> None:
     ],
 )
 def test_a_wrong_parameter_is_one_line_that_names_it(parameters: dict[str, object], message: str) -> None:
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(ConfigError) as error:
         spec(**parameters)
-    assert str(caught.value).startswith(message)
-    assert "\n" not in str(caught.value)
+    assert str(error.value).startswith(message)
+    assert "\n" not in str(error.value)
 
 
 def test_the_error_for_an_unknown_format_lists_the_file_formats() -> None:
-    with pytest.raises(ConfigError, match=r"^format: Input should be .*'iceberg' or 'delta' \(got 'jsn'\)$") as caught:
+    with pytest.raises(ConfigError, match=r"^format: Input should be .*'iceberg' or 'delta' \(got 'jsn'\)$") as error:
         spec(format="jsn")
-    assert "remote" not in str(caught.value)
+    assert "remote" not in str(error.value)
     # The log would show Pydantic's own error, with an address of its pages.
-    assert caught.value.__cause__ is None
-    assert caught.value.__suppress_context__
+    assert error.value.__cause__ is None
+    assert error.value.__suppress_context__
 
 
 @pytest.mark.parametrize("missing", ["path", "format"])
 def test_a_missing_required_parameter_raises_in_the_constructor(missing: str) -> None:
-    given = {"path": "/x", "format": "json"}
-    del given[missing]
+    arguments = {"path": "/x", "format": "json"}
+    del arguments[missing]
     with pytest.raises(TypeError, match=f"missing keyword argument '{missing}'"):
-        PushdownScanOperator(task_id="scan", **given)
+        PushdownScanOperator(task_id="scan", **arguments)
 
 
 @pytest.mark.parametrize("value", [None, ""])
@@ -342,10 +342,10 @@ class CountingScan(PushdownScanOperator):
 
 def test_a_mapped_task_takes_parameters_of_both_classes(register_dag: Callable[[DAG], None]) -> None:
     with DAG("mapped", schedule=None, start_date=datetime(2026, 1, 1, tzinfo=UTC)) as dag:
-        mapped = CountingScan.partial(
+        task = CountingScan.partial(
             task_id="scan", format="json", limit=3, reader="spark", output_mode="append"
         ).expand(path=["/a/{{ ds }}", ["/b", "/c"]], output=["/out/1"])
-    assert isinstance(mapped, MappedOperator)
+    assert isinstance(task, MappedOperator)
     register_dag(dag)
     run = dag.test(logical_date=datetime(2026, 1, 1, tzinfo=UTC))
     assert run.state == "success"

@@ -34,8 +34,8 @@ class RunningTask:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory, spark_python: str) -> Iterator[ConnectServer]:
-    with run_connect_server(spark_python, tmp_path_factory.mktemp("server")) as running:
-        yield running
+    with run_connect_server(spark_python, tmp_path_factory.mktemp("server")) as instance:
+        yield instance
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def events(tmp_path: Path, server: ConnectServer, monkeypatch: pytest.MonkeyPatc
 
 
 def scan(events: Path, spark_python: str, **parameters: object) -> PushdownScanOperator:
-    given: dict[str, object] = {"where": "kind = 'rare'", "output": str(events.parent / "out"), **parameters}
+    arguments: dict[str, object] = {"where": "kind = 'rare'", "output": str(events.parent / "out"), **parameters}
     return PushdownScanOperator(
         task_id="scan",
         conn_id="connect",
@@ -58,7 +58,7 @@ def scan(events: Path, spark_python: str, **parameters: object) -> PushdownScanO
         format="json",
         schema="id int, kind string",
         spark_python=spark_python,
-        **given,  # type: ignore[arg-type]
+        **arguments,  # type: ignore[arg-type]
     )
 
 

@@ -40,14 +40,14 @@ def logged_in(site: Site, user: str = READER) -> Iterator[Page]:
         # As root, as in containers, its own sandbox cannot be set up.
         options = ["--no-sandbox"] if os.geteuid() == 0 else []
         browser = driver.chromium.launch(executable_path=chromium, args=options)
-        opened = browser.new_page(viewport={"width": 1280, "height": 1000})
-        opened.set_default_timeout(60_000)
-        opened.goto(site.address)
-        opened.fill("input[name=username]", user)
-        opened.fill("input[name=password]", PASSWORD)
-        opened.click("button[type=submit]")
-        opened.wait_for_url(lambda address: "/login" not in address)
-        yield opened
+        window = browser.new_page(viewport={"width": 1280, "height": 1000})
+        window.set_default_timeout(60_000)
+        window.goto(site.address)
+        window.fill("input[name=username]", user)
+        window.fill("input[name=password]", PASSWORD)
+        window.click("button[type=submit]")
+        window.wait_for_url(lambda address: "/login" not in address)
+        yield window
         browser.close()
 
 
@@ -76,9 +76,9 @@ def violations(page: Page | Frame) -> list[str]:
     if not AXE.is_file():
         pytest.skip("npm is needed for the accessibility rules")
     page.evaluate(AXE.read_text("utf-8"))
-    found = page.evaluate("axe.run({resultTypes: ['violations']})")
+    report = page.evaluate("axe.run({resultTypes: ['violations']})")
     return [
-        f"{rule['id']}: {rule['help']}: {node['html'][:200]}" for rule in found["violations"] for node in rule["nodes"]
+        f"{rule['id']}: {rule['help']}: {node['html'][:200]}" for rule in report["violations"] for node in rule["nodes"]
     ]
 
 
@@ -90,7 +90,7 @@ def overflow(page: Page | Frame) -> int:
 
 def labels_outside_boxes(page: Page | Frame) -> list[str]:
     """Return the labels of join trees that are wider than their boxes."""
-    found = page.locator("svg.tree g").evaluate_all(
+    texts = page.locator("svg.tree g").evaluate_all(
         """groups => groups.flatMap(group => {
             const box = group.querySelector("rect").getBBox();
             return [...group.querySelectorAll(":scope > text")].filter(text => {
@@ -100,12 +100,12 @@ def labels_outside_boxes(page: Page | Frame) -> list[str]:
             }).map(text => text.textContent);
         })"""
     )
-    return [str(text) for text in found]
+    return [str(text) for text in texts]
 
 
 def pale_labels(page: Page | Frame) -> list[str]:
     """Return the labels of join trees whose contrast with their box is less than 4.5, which axe-core does not check."""
-    found = page.locator("svg.tree g").evaluate_all(
+    texts = page.locator("svg.tree g").evaluate_all(
         """groups => {
             const luminance = element => {
                 const [red, green, blue] = getComputedStyle(element).fill.match(/[\\d.]+/g).map(channel => {
@@ -123,7 +123,7 @@ def pale_labels(page: Page | Frame) -> list[str]:
             });
         }"""
     )
-    return [str(text) for text in found]
+    return [str(text) for text in texts]
 
 
 def unreadable_trees(page: Page | Frame) -> list[float]:

@@ -226,8 +226,8 @@ def failed_result() -> JobResult:
 def join_result() -> JobResult:
     """Return the result of a join of three relations that was reordered."""
     flights, airlines, planes = (
-        JoinTree(relation=name, estimated=estimated, actual=actual, hint=hint)
-        for name, estimated, actual, hint in (
+        JoinTree(relation=name, estimated=row_estimate, actual=actual, hint=hint)
+        for name, row_estimate, actual, hint in (
             ("flights", 336_776.0, 86_326, None),
             ("airlines", 16.0, 16, "BROADCAST"),
             (f"planes {HOSTILE}", 3_322.0, 9, "BROADCAST"),

@@ -23,9 +23,9 @@ pytestmark = pytest.mark.nightly
 def page(project: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
     """Return the page with all connections, opened by an administrator."""
     initdb()
-    with api_server(project, tmp_path_factory.mktemp("site")) as site, logged_in(site, ADMIN) as opened:
-        opened.goto(f"{site.address}/connections")
-        yield opened
+    with api_server(project, tmp_path_factory.mktemp("site")) as site, logged_in(site, ADMIN) as window:
+        window.goto(f"{site.address}/connections")
+        yield window
 
 
 def begin(page: Page, conn_id: str, host: str) -> None:

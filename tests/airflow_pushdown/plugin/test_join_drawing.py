@@ -33,8 +33,8 @@ AFTER = join(join(B, C, actual=3), A, condition="b.x < c.y", estimated=12.0, act
 REPORT = JoinReport(before=BEFORE, after=AFTER, reason="fewer rows & less", reordered=True, star=("b", "a", "c"))
 
 
-def parse(drawn: TreeDrawing) -> ElementTree.Element:
-    return ElementTree.fromstring(f'<svg xmlns="{SVG[1:-1]}">{drawn.content}</svg>')
+def parse(drawing: TreeDrawing) -> ElementTree.Element:
+    return ElementTree.fromstring(f'<svg xmlns="{SVG[1:-1]}">{drawing.content}</svg>')
 
 
 def labels(root: ElementTree.Element, name: str = "text") -> list[str]:
@@ -63,13 +63,13 @@ def test_the_fewest_relations_that_explain_the_new_order_are_marked_as_moved() -
     assert moved_nodes(left_deep("feabcd"), left_deep("fabcde")) == {frozenset("e")}
     bushy = join(left_deep("ab"), left_deep("cd"))
     assert moved_nodes(bushy, left_deep("abcd")) == {frozenset("cd")}
-    drawn = parse(tree_drawings(REPORT)[1])
-    assert sum("moved" in group.get("class", "") for group in drawn.iter(f"{SVG}g")) == 1
+    drawing = parse(tree_drawings(REPORT)[1])
+    assert sum("moved" in group.get("class", "") for group in drawing.iter(f"{SVG}g")) == 1
 
 
 def test_one_tree_is_drawn_if_the_order_stayed() -> None:
-    (drawn,) = tree_drawings(JoinReport(before=BEFORE, after=BEFORE, reason="no order is better"))
-    assert drawn.move_count == 0
+    (drawing,) = tree_drawings(JoinReport(before=BEFORE, after=BEFORE, reason="no order is better"))
+    assert drawing.move_count == 0
 
 
 @pytest.mark.parametrize("relations", [2, 8, 20])
@@ -110,9 +110,9 @@ def names(steps: tuple[JoinStep, ...]) -> list[object]:
 
 
 def test_twenty_relations_have_steps_of_one_level_and_the_largest_size() -> None:
-    (drawn,) = tree_drawings(JoinReport(before=left_deep(MANY), after=left_deep(MANY), reason="few rows"))
-    assert names(drawn.steps) == list(MANY)
-    assert (drawing_size([drawn]), drawing_size(tree_drawings(REPORT))) == ("huge", "tiny")
+    (drawing,) = tree_drawings(JoinReport(before=left_deep(MANY), after=left_deep(MANY), reason="few rows"))
+    assert names(drawing.steps) == list(MANY)
+    assert (drawing_size([drawing]), drawing_size(tree_drawings(REPORT))) == ("huge", "tiny")
 
 
 def test_long_names_are_shortened_by_their_width() -> None:

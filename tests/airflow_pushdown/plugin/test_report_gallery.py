@@ -77,8 +77,8 @@ def site(
         needle = "spark_reader" if days > CHANGE_DAYS else "parquet_sorted"
         pipeline.test(logical_date=at, run_after=at, run_conf={"needle": needle})
     set_times()
-    with api_server(project, tmp_path_factory.mktemp("site")) as started:
-        yield started
+    with api_server(project, tmp_path_factory.mktemp("site")) as server:
+        yield server
 
 
 def set_times() -> None:
@@ -130,8 +130,8 @@ def running(site: Site) -> str:
 
 @pytest.fixture(scope="module")
 def page(site: Site) -> Iterator[Page]:
-    with logged_in(site) as opened:
-        yield opened
+    with logged_in(site) as window:
+        yield window
 
 
 @pytest.fixture(scope="module")
@@ -238,13 +238,13 @@ def test_every_link_and_control_is_reached_by_keyboard(site: Site, run: str, pag
     report = f"report/gallery/scan?run_id={run}&map_index={NAMES.index(name)}" if name in NAMES else name
     page.goto(f"{site.address}/pushdown/{report}")
     stops = page.locator("a[href]:not([tabindex='-1']), summary, input:checked, [tabindex='0']").evaluate_all(REACHABLE)
-    reached = []
+    labels = []
     for _ in range(stops + 1):
         page.keyboard.press("Tab")
-        reached.append(page.evaluate(REACHED))
-    assert None not in reached[:-1]
+        labels.append(page.evaluate(REACHED))
+    assert None not in labels[:-1]
     # Without a window around the page, Chromium may start again at the first stop.
-    assert reached[-1] in (None, reached[0]), "the page has no other stop"
+    assert labels[-1] in (None, labels[0]), "the page has no other stop"
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])

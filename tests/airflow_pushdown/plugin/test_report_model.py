@@ -348,10 +348,10 @@ def test_a_fallback_is_a_predicate_that_sparks_reader_took_without_being_asked()
     requested = fallback.model_copy(update={"reason": "requested with reader='spark'"})
     whole = fallback.model_copy(update={"conjuncts": ()})
     result = JobResult(sources={"fallback": fallback, "requested": requested, "whole": whole})
-    (found,) = DagReports("dag", datetime(2026, 1, 30, tzinfo=UTC), (dag_run(2, result), dag_run(1, result))).fallbacks
-    assert (found.source, found.reason, found.runs) == ("fallback", "it is dear", 2)
-    assert (found.bytes_read, found.bytes_stored) == (14, 18)
-    assert found.last.run_id == "run 2"
+    (actual,) = DagReports("dag", datetime(2026, 1, 30, tzinfo=UTC), (dag_run(2, result), dag_run(1, result))).fallbacks
+    assert (actual.source, actual.reason, actual.runs) == ("fallback", "it is dear", 2)
+    assert (actual.bytes_read, actual.bytes_stored) == (14, 18)
+    assert actual.last.run_id == "run 2"
 
 
 def test_the_cost_of_a_fallback_has_the_stored_bytes_if_those_read_are_unknown() -> None:

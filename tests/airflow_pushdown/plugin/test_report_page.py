@@ -67,15 +67,15 @@ def runs(register_dag: Callable[[DAG], None]) -> list[str]:
         failed_result() if number == FAILED_RUN else orc_result(1_500_000 + 300_000 * number, 4.0 + number)
         for number in range(RUNS)
     ]
-    made = [dag.test(logical_date=START + timedelta(days=number)) for number in range(RUNS)]
-    assert [str(run.state) for run in made] == ["failed" if n == FAILED_RUN else "success" for n in range(RUNS)]
-    return [run.run_id for run in made]
+    runs = [dag.test(logical_date=START + timedelta(days=number)) for number in range(RUNS)]
+    assert [str(run.state) for run in runs] == ["failed" if n == FAILED_RUN else "success" for n in range(RUNS)]
+    return [run.run_id for run in runs]
 
 
 @pytest.fixture(scope="module")
 def site(runs: list[str], project: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    with api_server(project, tmp_path_factory.mktemp("site")) as started:
-        yield started
+    with api_server(project, tmp_path_factory.mktemp("site")) as server:
+        yield server
 
 
 @pytest.fixture(scope="module")
@@ -89,8 +89,8 @@ def artefacts(project: Path) -> Path:
 @pytest.fixture(scope="module")
 def browser(site: Site) -> Iterator[Page]:
     """Return a browser page in which a user with read permission has logged in by the form."""
-    with logged_in(site) as opened:
-        yield opened
+    with logged_in(site) as window:
+        yield window
 
 
 @pytest.fixture
@@ -227,9 +227,9 @@ def test_the_page_has_no_accessibility_violations(needle: Page, artefacts: Path,
 def test_the_colors_of_the_page_follow_the_theme(needle: Page, theme: Theme, backgrounds: range, colors: range) -> None:
     needle.emulate_media(color_scheme=theme)
     style = "getComputedStyle(document.body)"
-    found = needle.evaluate(f"[{style}.backgroundColor, {style}.color]")
-    assert int(brightness(found[0])) in backgrounds
-    assert int(brightness(found[1])) in colors
+    actual = needle.evaluate(f"[{style}.backgroundColor, {style}.color]")
+    assert int(brightness(actual[0])) in backgrounds
+    assert int(brightness(actual[1])) in colors
 
 
 def test_the_page_of_a_join_shows_both_trees_and_what_moved(
@@ -300,10 +300,10 @@ def mapped(site: Site, runs: list[str], page: Page) -> Page:
 def test_mapped_tasks_link_to_their_neighbors_by_keyboard(mapped: Page) -> None:
     assert "map index 0 (mapped_0), one of 3" in mapped.inner_text("nav.siblings")
     assert mapped.locator("nav.siblings a").all_inner_texts() == ["Next →"]
-    focused = []
-    while "next" not in focused and len(focused) < 4:
+    labels = []
+    while "next" not in labels and len(labels) < 4:
         mapped.keyboard.press("Tab")
-        focused.append(mapped.evaluate("document.activeElement.rel"))
+        labels.append(mapped.evaluate("document.activeElement.rel"))
     mapped.keyboard.press("Enter")
     mapped.wait_for_url("**map_index=1")
     assert "(join_20)" in mapped.inner_text("nav.siblings")
@@ -425,10 +425,10 @@ def test_all_dags_with_reports_are_in_airflows_navigation(
     page.get_by_role("button", name="Browse").click()
     page.get_by_role("menuitem", name="Pushdown").click()
     frame = tab(page)
-    found = frame.locator("tbody tr td:first-child").all_inner_texts()
+    actual = frame.locator("tbody tr td:first-child").all_inner_texts()
     # Other tests run DAGs in the same Airflow.
-    assert {"gallery", "reports"} <= set(found)
-    assert found == sorted(found)
+    assert {"gallery", "reports"} <= set(actual)
+    assert actual == sorted(actual)
     assert violations(frame) == []
     page.screenshot(path=artefacts / "overview.png")
     frame.get_by_role("link", name="reports", exact=True).click()

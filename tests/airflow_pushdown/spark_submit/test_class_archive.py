@@ -37,9 +37,9 @@ def installation(spark_python: str) -> SparkInstallation:
 
 @pytest.fixture
 def archive(tmp_path: Path, installation: SparkInstallation) -> ClassArchive:
-    found = class_archive(tmp_path / "archives", installation, os.environ)
-    assert found is not None
-    return found
+    archive = class_archive(tmp_path / "archives", installation, os.environ)
+    assert archive is not None
+    return archive
 
 
 @pytest.fixture
@@ -64,9 +64,9 @@ def hook(installation: SparkInstallation, rows: Path) -> PushdownSubmitHook:
     return PushdownSubmitHook.open(Submission(spec=spec, spark_python=installation.python))
 
 
-def mapped_fraction(loaded: Path) -> float:
+def mapped_fraction(class_list: Path) -> float:
     """Return the share of Spark's SQL classes that a JVM has mapped, from its log of loaded classes."""
-    spark = [line for line in loaded.read_text().splitlines() if "org.apache.spark.sql" in line]
+    spark = [line for line in class_list.read_text().splitlines() if "org.apache.spark.sql" in line]
     return sum("shared objects file (top)" in line for line in spark) / len(spark)
 
 
@@ -98,12 +98,12 @@ def test_the_second_job_starts_with_the_classes_of_the_first(
     assert first.collect().rows == 3
     assert sorted(file.suffix for file in cache.iterdir()) == ["", ".bytes", ".jsa", ".lock"]
     assert cache.stat().st_mode & 0o022 == 0
-    loaded = tmp_path / "loaded"
-    monkeypatch.setenv(OPTIONS, f"-Xlog:class+load:file={loaded}")
+    class_list = tmp_path / "loaded"
+    monkeypatch.setenv(OPTIONS, f"-Xlog:class+load:file={class_list}")
     second = hook(installation, rows)
     second.submit()
     assert second.collect().rows == 3
-    assert mapped_fraction(loaded) > 0.5
+    assert mapped_fraction(class_list) > 0.5
 
 
 @pytest.mark.nightly
@@ -163,15 +163,15 @@ def test_a_job_maps_the_classes_that_another_one_loaded(
     local_spark: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    loaded = tmp_path / "loaded"
+    class_list = tmp_path / "loaded"
     monkeypatch.setenv(DIRECTORY_VARIABLE, str(archive.path.parent))
     first = hook(installation, rows)
     first.submit()
     assert first.collect().rows == 3
-    made = archive.path.stat()
-    assert made.st_size > 0
+    old_stat = archive.path.stat()
+    assert old_stat.st_size > 0
     assert sorted(file.suffix for file in archive.path.parent.iterdir()) == ["", ".bytes", ".jsa", ".lock"]
-    monkeypatch.setenv(OPTIONS, f"-Xlog:class+load:file={loaded}")
+    monkeypatch.setenv(OPTIONS, f"-Xlog:class+load:file={class_list}")
     settings = tmp_path / "conf"
     settings.mkdir()
     (settings / "spark-defaults.conf").write_text("spark.sql.shuffle.partitions 3\n")
@@ -180,8 +180,8 @@ def test_a_job_maps_the_classes_that_another_one_loaded(
     second = hook(installation, rows)
     second.submit()
     assert second.collect().rows == 3
-    assert archive.path.stat().st_ino == made.st_ino
-    assert mapped_fraction(loaded) > 0.5
+    assert archive.path.stat().st_ino == old_stat.st_ino
+    assert mapped_fraction(class_list) > 0.5
 
 
 def automatic(
@@ -191,8 +191,8 @@ def automatic(
     directory: str | None = None,
 ) -> tuple[bool, bool]:
     """Return whether a job has an archive, and whether it records it."""
-    with use_archive(directory, installation, environment, settings or {}) as found:
-        return found is not None, found is not None and found.is_recording
+    with use_archive(directory, installation, environment, settings or {}) as archive:
+        return archive is not None, archive is not None and archive.is_recording
 
 
 def record_classes(installation: SparkInstallation, environment: dict[str, str]) -> ClassArchive:
@@ -346,8 +346,8 @@ def test_pods_use_the_archive_in_a_named_directory(
 def test_each_java_version_and_set_of_jars_has_its_own_archive(tmp_path: Path, installation: SparkInstallation) -> None:
     def place(home: Path, env: Mapping[str, str] = os.environ) -> str | None:
         other = SparkInstallation(binary=installation.binary, python=None, home=str(home))
-        found = class_archive(tmp_path / "archives", other, env)
-        return found.path.name if found else None
+        archive = class_archive(tmp_path / "archives", other, env)
+        return archive.path.name if archive else None
 
     jars = tmp_path / "home" / "jars"
     jars.mkdir(parents=True)

@@ -50,7 +50,7 @@ def test_files_in_configuration_directories_of_the_environment_must_stay(
 
 
 @pytest.mark.parametrize(
-    ("given", "value"),
+    ("argument", "value"),
     [
         ([], "default"),
         pytest.param(["--properties-file", "{own}"], "own", marks=pytest.mark.nightly),
@@ -59,7 +59,7 @@ def test_files_in_configuration_directories_of_the_environment_must_stay(
     ],
 )
 def test_spark_reads_the_same_settings_without_the_configuration_directory(
-    home: Path, tmp_path: Path, spark_python: str, given: list[str], value: str
+    home: Path, tmp_path: Path, spark_python: str, argument: list[str], value: str
 ) -> None:
     (home / "conf" / "spark-defaults.conf").write_text("spark.mine default\n")
     files = {"own": tmp_path / "own", "other": tmp_path / "other"}
@@ -68,12 +68,12 @@ def test_spark_reads_the_same_settings_without_the_configuration_directory(
     program = tmp_path / "program.py"
     program.write_text(PRINT)
     (tmp_path / "empty").mkdir()
-    words = [word.format(**{name: str(file) for name, file in files.items()}) for word in given]
+    words = [word.format(**{name: str(file) for name, file in files.items()}) for word in argument]
     command = [str(Path(spark_python).with_name("spark-submit")), *words, str(program)]
     environment = {"PATH": "/usr/bin:/bin", "PYSPARK_PYTHON": spark_python, "PYSPARK_DRIVER_PYTHON": spark_python}
     environment["SPARK_CONF_DIR"] = str(home / "conf")
     changed, variables = without_directory(command, environment, home, tmp_path / "empty")
     for one, other in ((command, environment), (changed, variables)):
-        ended = subprocess.run(one, env=other, capture_output=True, text=True, check=True)
-        assert f"value {value}" in ended.stdout
-    assert (variables["SPARK_CONF_DIR"] == str(tmp_path / "empty")) is ("--load-spark-defaults" not in given)
+        process = subprocess.run(one, env=other, capture_output=True, text=True, check=True)
+        assert f"value {value}" in process.stdout
+    assert (variables["SPARK_CONF_DIR"] == str(tmp_path / "empty")) is ("--load-spark-defaults" not in argument)

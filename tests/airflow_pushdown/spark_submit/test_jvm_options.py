@@ -16,8 +16,8 @@ def job(*paths: str, source_format: str = "csv", sql: str | None = None) -> JobS
     return JobSpec.model_validate({"run_key": "k", "sources": {"s": source}, "query": query})
 
 
-def options(spec: JobSpec, given: str = "", *, has_local_files: bool = True) -> str:
-    return compiler_options(spec, given, has_local_files=has_local_files)
+def options(spec: JobSpec, value: str = "", *, has_local_files: bool = True) -> str:
+    return compiler_options(spec, value, has_local_files=has_local_files)
 
 
 def sparse(path: Path, megabytes: int) -> str:

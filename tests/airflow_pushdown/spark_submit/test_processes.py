@@ -124,9 +124,9 @@ def test_a_kill_ends_processes_in_other_groups_and_with_signal_handlers(stubborn
 def test_a_process_that_cannot_be_ended_is_reported() -> None:
     job = start("import time; print('ready', flush=True); time.sleep(600)")
     next(job.lines())
-    ended = subprocess.run([sys.executable, "-c", POWERLESS, str(job.session)], capture_output=True, text=True)
-    assert ended.returncode == 0, ended.stderr
-    assert f"Processes {job.session} of the job do not end after SIGKILL" in ended.stderr
+    process = subprocess.run([sys.executable, "-c", POWERLESS, str(job.session)], capture_output=True, text=True)
+    assert process.returncode == 0, process.stderr
+    assert f"Processes {job.session} of the job do not end after SIGKILL" in process.stderr
     job.kill()
 
 
@@ -165,10 +165,10 @@ def test_an_exception_of_the_task_ends_its_job() -> None:
 
 
 def test_a_kill_works_while_another_thread_reads_the_output(stubborn: JobProcess) -> None:
-    seen: list[str] = []
-    reader = threading.Thread(target=lambda: seen.extend(stubborn.lines()))
+    lines: list[str] = []
+    reader = threading.Thread(target=lambda: lines.extend(stubborn.lines()))
     reader.start()
-    wait_for("the first line", lambda: bool(seen), 30)
+    wait_for("the first line", lambda: bool(lines), 30)
     stubborn.kill()
     reader.join()
     assert session_members(stubborn.session) == []

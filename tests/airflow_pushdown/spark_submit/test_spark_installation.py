@@ -76,9 +76,9 @@ def test_a_binary_given_as_a_path_is_used_unchanged(places: dict[str, Path]) -> 
 
 def test_the_error_for_a_missing_spark_submit_lists_the_searched_paths(tmp_path: Path) -> None:
     python = executable(tmp_path / "no-spark" / "bin" / "python")
-    with pytest.raises(SparkSubmitNotFoundError) as caught:
+    with pytest.raises(SparkSubmitNotFoundError) as error:
         find({"PATH": str(tmp_path)}, spark_python=python)
-    message = str(caught.value)
+    message = str(error.value)
     assert "spark-submit not found" in message
     assert str(python.parent / "spark-submit") in message
     assert "PATH" in message
@@ -102,8 +102,8 @@ def test_spark_from_pip_is_found_next_to_its_python(tmp_path: Path) -> None:
     (jars / "spark-core_2.13-4.9.2.jar").touch()
     python = str(tmp_path / "venv" / "bin" / "python")
     elsewhere = executable(tmp_path / "bin" / "spark-submit")
-    for given in ((binary, python), (binary, None), (elsewhere, python)):
-        installation = SparkInstallation(str(given[0]), given[1], None)
+    for value in ((binary, python), (binary, None), (elsewhere, python)):
+        installation = SparkInstallation(str(value[0]), value[1], None)
         assert installation.version == "4.9.2"
         assert installation.jars_home == jars.parent
 

@@ -56,9 +56,9 @@ def mix_up(start: Start) -> MixUp:
     """Return a function that submits a job in a Python, and returns the one line of its final error."""
 
     def run(python: Path, spark_home: str | None = None) -> str:
-        with pytest.raises(ConfigError) as caught:
+        with pytest.raises(ConfigError) as error:
             start(SPEC, str(python), spark_home)
-        line = str(caught.value)
+        line = str(error.value)
         assert "\n" not in line
         assert line.startswith(f"spark_python: {python}")
         return line
@@ -88,15 +88,15 @@ def test_pyspark_overwritten_by_another_release_is_an_error_with_both_versions(
 
 
 def test_pyspark_of_another_release_than_spark_submit_is_an_error(spark_python: str) -> None:
-    found = describe_python(spark_python, os.environ)
-    assert found is not None
-    release = found.distributions["pyspark"].rpartition(".")[0]
+    description = describe_python(spark_python, os.environ)
+    assert description is not None
+    release = description.distributions["pyspark"].rpartition(".")[0]
     for version in (f"{release}.9", None):
-        check_pyspark(found, "/spark/bin/spark-submit", version)
-    with pytest.raises(ConfigError) as caught:
-        check_pyspark(found, "/spark/bin/spark-submit", "3.5.1")
-    assert str(caught.value) == (
-        f"spark_python: {spark_python} has pyspark {found.distributions['pyspark']}, "
+        check_pyspark(description, "/spark/bin/spark-submit", version)
+    with pytest.raises(ConfigError) as error:
+        check_pyspark(description, "/spark/bin/spark-submit", "3.5.1")
+    assert str(error.value) == (
+        f"spark_python: {spark_python} has pyspark {description.distributions['pyspark']}, "
         "but /spark/bin/spark-submit starts Spark 3.5.1; set spark_home and spark_python to the same version of Spark"
     )
 
@@ -129,9 +129,9 @@ def test_a_name_that_the_declared_schema_lacks_is_an_error_before_the_submission
 ) -> None:
     source = SourceSpec.model_validate({"format": "json", "path": [str(tmp_path)], "schema": "id bigint, kind string"})
     spec = JobSpec(run_key="d/t/r/-1", sources={"s": source}, query=QuerySpec.model_validate({"source": "s", **query}))
-    with pytest.raises(error) as caught:
+    with pytest.raises(error) as problem:
         start(spec, spark_python)
-    assert str(caught.value) == message
+    assert str(problem.value) == message
 
 
 def test_a_python_that_spark_env_sh_replaces_is_not_checked(
@@ -152,17 +152,17 @@ def test_a_python_that_spark_env_sh_replaces_is_not_checked(
 
 def test_libraries_in_a_directory_on_the_path_are_found(spark_python: str, tmp_path: Path) -> None:
     python = environment(tmp_path / "bare")
-    found = describe_python(str(python), {"PYTHONPATH": str(libraries_of(spark_python))})
-    assert found is not None
-    assert found.missing == ()
+    description = describe_python(str(python), {"PYTHONPATH": str(libraries_of(spark_python))})
+    assert description is not None
+    assert description.missing == ()
 
 
 def test_a_complete_environment_is_accepted(spark_python: str) -> None:
-    found = describe_python(spark_python, os.environ)
-    assert found is not None
-    assert found.missing == ()
-    assert "pyspark" in found.distributions
-    assert "pyspark-client" not in found.distributions
+    description = describe_python(spark_python, os.environ)
+    assert description is not None
+    assert description.missing == ()
+    assert "pyspark" in description.distributions
+    assert "pyspark-client" not in description.distributions
 
 
 def test_a_program_that_is_not_python_is_not_described(tmp_path: Path) -> None:

@@ -34,10 +34,10 @@ def test_a_trigger_shows_the_progress_of_its_driver(
     (directory,) = runs(tmp_path)
     spec = JobSpec.model_validate_json((directory / "spec.json").read_bytes())
     Path(progress_path(str(spec.result_path))).write_text('{"tasks_done": 3, "tasks_total": 4}')
-    stored = []
+    reports = []
 
     def store(_ti: object, value: Mapping[str, object]) -> None:
-        stored.append(value)
+        reports.append(value)
         drivers.kill(driver_id)
 
     monkeypatch.setattr(trigger_module, "_PROGRESS_SECONDS", 0.1)
@@ -57,7 +57,7 @@ def test_a_trigger_shows_the_progress_of_its_driver(
         trigger.task_instance = SimpleNamespace(task_id="t")
         event = DriverEvent.from_payload(asyncio.run(anext(trigger.run())).payload)  # type: ignore[arg-type]
         assert event.is_timeout is not stores_progress
-    assert stored[0] == {"tasks_done": 3, "tasks_total": 4}
+    assert reports[0] == {"tasks_done": 3, "tasks_total": 4}
     hook.release()
 
 
@@ -69,14 +69,14 @@ def test_a_trigger_ends_the_driver_of_a_task_that_a_user_has_cleared(
     trigger = DriverTrigger(drivers.kind, drivers.settings(), driver_id, asdict(hook.shared_location), poll_seconds=0.1)
 
     async def cancel() -> None:
-        waiting = asyncio.create_task(anext(trigger.run()))  # type: ignore[arg-type]
+        wait_task = asyncio.create_task(anext(trigger.run()))  # type: ignore[arg-type]
         await asyncio.sleep(0.5)
-        assert not waiting.done()
-        waiting.cancel()
-        killing = asyncio.create_task(trigger.on_kill())
+        assert not wait_task.done()
+        wait_task.cancel()
+        kill_task = asyncio.create_task(trigger.on_kill())
         # Airflow cancels again each second.
         await asyncio.sleep(0)
-        killing.cancel()
+        kill_task.cancel()
 
     asyncio.run(cancel())
     wait_for("the end of the exchange", lambda: runs(tmp_path) == [], START_SECONDS)

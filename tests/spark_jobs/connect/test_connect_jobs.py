@@ -31,8 +31,8 @@ nightly = partial(pytest.param, marks=pytest.mark.nightly)
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConnectServer]:
     pytest.importorskip("grpc")
-    with run_connect_server(sys.executable, tmp_path_factory.mktemp("server")) as running:
-        yield running
+    with run_connect_server(sys.executable, tmp_path_factory.mktemp("server")) as instance:
+        yield instance
 
 
 @pytest.fixture
@@ -123,9 +123,9 @@ def test_a_failed_check_keeps_the_partitions_of_an_earlier_run(run: Run, events:
     assert [check.passed for check in result.checks] == [True, True]
     assert result.output_summary is not None
     assert result.output_summary.partitions == ("kind=common", "kind=rare")
-    failed = run(scan(events, None, out, mode="overwrite", checks={"max_rows": 3}))
-    assert failed.error is not None
-    assert failed.error.code is ErrorCode.CHECK_FAILED
+    failure = run(scan(events, None, out, mode="overwrite", checks={"max_rows": 3}))
+    assert failure.error is not None
+    assert failure.error.code is ErrorCode.CHECK_FAILED
     assert len(ids(out)) == 400
     assert hidden_files(out) == []
 

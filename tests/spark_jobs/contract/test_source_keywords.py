@@ -26,8 +26,8 @@ def test_keywords_are_the_fields_of_the_spec(keywords: type, spec: type[Message]
 
 
 def test_options_have_the_values_that_pyspark_accepts() -> None:
-    given = {"header": True, "multiLine": False, "samplingRatio": 0.5, "maxColumns": 4, "sep": ";", "comment": None}
-    source = SourceSpec.model_validate({"format": "csv", "path": ["users"], "options": given})
+    value = {"header": True, "multiLine": False, "samplingRatio": 0.5, "maxColumns": 4, "sep": ";", "comment": None}
+    source = SourceSpec.model_validate({"format": "csv", "path": ["users"], "options": value})
     assert source.options == {
         "header": "true",
         "multiLine": "false",

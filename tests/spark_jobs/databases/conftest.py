@@ -25,8 +25,8 @@ def server(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> S
         return None
     if kind == KINDS[-1]:
         monkeypatch.setitem(DRIVERS, Dialect.MYSQL, (OWN_DRIVER,))
-    found: Server = request.getfixturevalue(f"{kind.partition(' ')[0]}_server")
-    return found
+    database: Server = request.getfixturevalue(f"{kind.partition(' ')[0]}_server")
+    return database
 
 
 @pytest.fixture(scope="module")

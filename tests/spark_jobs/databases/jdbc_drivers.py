@@ -17,7 +17,7 @@ NEEDS_DRIVERS = [pytest.mark.nightly, pytest.mark.usefixtures("drivers")]
 
 
 def error_of(read: Callable[[], object]) -> tuple[ErrorCode, str]:
-    with pytest.raises(Exception) as caught:  # noqa: PT011 -- what Spark makes of an executor's error is not ours
+    with pytest.raises(Exception) as problem:  # noqa: PT011 -- what Spark makes of an executor's error is not ours
         read()
-    error = classify(caught.value)
+    error = classify(problem.value)
     return error.code, error.message

@@ -100,10 +100,10 @@ class NastyTable:
         return spark.createDataFrame(list(self.rows), self.table.spark_schema)
 
 
-def _columns(dialect: Dialect, declared: Sequence[str], kinds: Sequence[t.DataType]) -> tuple[RemoteColumn, ...]:
+def _columns(dialect: Dialect, declarations: Sequence[str], kinds: Sequence[t.DataType]) -> tuple[RemoteColumn, ...]:
     return tuple(
         RemoteColumn(name=name, remote_type=remote, spark_type=kind)
-        for name, remote, kind in zip(NAMES, declared, kinds, strict=True)
+        for name, remote, kind in zip(NAMES, declarations, kinds, strict=True)
     )
 
 
@@ -124,9 +124,9 @@ _KINDS: tuple[t.DataType, ...] = (
 
 def postgres_table(server: Server) -> NastyTable:
     """Return a PostgreSQL table. The database has the collation C.UTF-8, the column a language's collation."""
-    declared = ("integer", "integer", "integer", "bigint", "double precision", "numeric(10,2)", "boolean", "text")
-    declared += ("character(5)", "date", "timestamp without time zone")
-    columns = _columns(Dialect.POSTGRES, declared, _KINDS)
+    declarations = ("integer", "integer", "integer", "bigint", "double precision", "numeric(10,2)", "boolean", "text")
+    declarations += ("character(5)", "date", "timestamp without time zone")
+    columns = _columns(Dialect.POSTGRES, declarations, _KINDS)
     columns = tuple(replace(c, charset="UTF8", collation="de-x-icu") if c.name == "s" else c for c in columns)
     connection = psycopg.connect(**_login(server, "dbname"), autocommit=True)
     definition = ", ".join(
@@ -149,9 +149,9 @@ def _login(server: Server, database: str) -> dict[str, object]:
 def mysql_table(server: Server, collation: str) -> NastyTable:
     """Return a table of MariaDB or MySQL whose strings have a given collation."""
     dialect = Dialect(server.product)
-    declared = ("int(11)", "int(11)", "int(11)", "bigint(20)", "double", "decimal(10,2)", "bit(1)", "varchar(20)")
-    declared += ("char(5)", "date", "datetime(6)")
-    columns = _columns(dialect, declared, _KINDS)
+    declarations = ("int(11)", "int(11)", "int(11)", "bigint(20)", "double", "decimal(10,2)", "bit(1)", "varchar(20)")
+    declarations += ("char(5)", "date", "datetime(6)")
+    columns = _columns(dialect, declarations, _KINDS)
     columns = tuple(replace(c, charset="utf8mb4", collation=collation) if c.name in "sc" else c for c in columns)
     connection = pymysql.connect(**_login(server, "database"), charset="utf8mb4", autocommit=True)
     name = f"nasty_{collation}"
@@ -192,10 +192,10 @@ def known_collations(server: Server, collations: Mapping[str, int]) -> dict[str,
 
 def sqlite_table(directory: Path) -> NastyTable:
     """Return an ordinary SQLite table, some of whose values do not have the declared type."""
-    declared = ("integer", "int", "integer", "bigint", "real", "decimal(10,2)", "boolean", "text", "char(5)", "date")
-    declared += ("timestamp",)
+    declarations = ("integer", "int", "integer", "bigint", "real", "decimal(10,2)", "boolean", "text", "char(5)")
+    declarations += ("date", "timestamp")
     wide = tuple(t.LongType() if isinstance(kind, t.IntegerType) else kind for kind in _KINDS)
-    columns = _columns(Dialect.SQLITE, declared, wide)
+    columns = _columns(Dialect.SQLITE, declarations, wide)
     columns = tuple(replace(c, has_one_storage_class=c.name == "id") for c in columns)
     connection = sqlite3.connect(directory / "nasty.db", isolation_level=None)
     definition = ", ".join(f"{c.name} {c.remote_type}" + (" PRIMARY KEY" if c.name == "id" else "") for c in columns)

@@ -60,13 +60,13 @@ def test_tls_options_over_jdbc_equal_those_over_arrow(
     kind: str, mode: str, server: Server, spark: SparkSession
 ) -> None:
     tls = {"mode": mode, **({"ca_file": str(server.ca_file)} if mode.startswith("verify") else {})}
-    used = []
+    transports = []
     for transport in ("jdbc", "arrow"):
         session = PushdownSession(spark)
         session.add_remote("source", server.connection(tls=tls), query=ENCRYPTED[server.product], transport=transport)
         (row,) = rows_of(session.scan("source"))
-        used.append(bool(row["used"]))
-    assert used == [mode != "disable"] * 2
+        transports.append(bool(row["used"]))
+    assert transports == [mode != "disable"] * 2
 
 
 @pytest.mark.parametrize("kind", KINDS[:-1])

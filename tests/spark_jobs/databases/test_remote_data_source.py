@@ -129,6 +129,6 @@ def test_errors_name_invalid_options(
 
 
 def test_an_invalid_connection_raises_without_its_values(spark: SparkSession) -> None:
-    with pytest.raises(BadSpecError, match="connection 'shop': ") as caught:
+    with pytest.raises(BadSpecError, match="connection 'shop': ") as error:
         register(spark, {"shop": {"kind": "oracle", "database": "x", "password": "hush"}})
-    assert "hush" not in str(caught.value)
+    assert "hush" not in str(error.value)

@@ -28,9 +28,9 @@ def test_a_statement_beyond_the_timeout_is_cancelled(
     kind: str, slow: str, fill: Callable[..., Connection], spark: SparkSession
 ) -> None:
     connection = fill("SELECT 1")
-    with pytest.raises(Exception) as caught:  # noqa: PT011 -- what Spark makes of a worker's error is not ours
+    with pytest.raises(Exception) as problem:  # noqa: PT011 -- what Spark makes of a worker's error is not ours
         count(scanner(spark, connection, query=slow, statement_timeout=0.5, fetch_size=1000)())
-    error = classify(caught.value)
+    error = classify(problem.value)
     assert error.code is ErrorCode.REMOTE_FAILED, error.message
     assert error.retryable
 
@@ -54,30 +54,30 @@ def test_errors_of_databases_are_one_line_without_secrets(
     kind: str, change: Connection, message: str, fill: Callable[..., Connection], spark: SparkSession
 ) -> None:
     connection = {**fill("SELECT 1"), **change}
-    with pytest.raises(PushdownError) as caught:
+    with pytest.raises(PushdownError) as error:
         scanner(spark, connection, table="numbers")()
-    assert caught.value.code is ErrorCode.REMOTE_REFUSED
-    assert message in str(caught.value)
-    assert "\n" not in str(caught.value)
-    assert str(connection.get("password", "\n")) not in str(caught.value)
+    assert error.value.code is ErrorCode.REMOTE_REFUSED
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
+    assert str(connection.get("password", "\n")) not in str(error.value)
 
 
 @pytest.mark.parametrize("kind", SERVERS)
 def test_an_unreachable_server_raises_a_retryable_error(
     kind: str, fill: Callable[..., Connection], spark: SparkSession
 ) -> None:
-    with pytest.raises(PushdownError) as caught:
+    with pytest.raises(PushdownError) as error:
         scanner(spark, {**fill("SELECT 1"), "port": 1}, table="numbers")()
-    assert caught.value.code is ErrorCode.REMOTE_FAILED
-    assert f"{HOST}:1" in str(caught.value)
-    assert "\n" not in str(caught.value)
+    assert error.value.code is ErrorCode.REMOTE_FAILED
+    assert f"{HOST}:1" in str(error.value)
+    assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_error_names_a_missing_table(kind: str, fill: Callable[..., Connection], spark: SparkSession) -> None:
-    with pytest.raises(PushdownError, match="no_such_table") as caught:
+    with pytest.raises(PushdownError, match="no_such_table") as error:
         scanner(spark, fill("SELECT 1"), table="no_such_table")()
-    assert caught.value.code is ErrorCode.REMOTE_REFUSED
+    assert error.value.code is ErrorCode.REMOTE_REFUSED
 
 
 @pytest.mark.parametrize("kind", SERVERS)
@@ -98,13 +98,13 @@ def test_a_client_certificate_is_accepted(
     ca_file = str(server.ca_file) if mode == "verify-full" else None
     tls = {"mode": mode, "ca_file": ca_file}
     connection = {**fill("SELECT 1"), "user": CERTIFIED}
-    given = {**tls, "cert_file": str(certificate), "key_file": str(key)}
+    arguments = {**tls, "cert_file": str(certificate), "key_file": str(key)}
     for count_of in (count, lambda result: result.df.count()):
-        assert count_of(scanner(spark, {**connection, "tls": given}, query="SELECT 1 AS one")()) == 1
-    with pytest.raises(PushdownError) as caught:
+        assert count_of(scanner(spark, {**connection, "tls": arguments}, query="SELECT 1 AS one")()) == 1
+    with pytest.raises(PushdownError) as error:
         scanner(spark, {**connection, "tls": tls}, query="SELECT 1 AS one")()
-    assert caught.value.code is ErrorCode.REMOTE_REFUSED
-    assert "\n" not in str(caught.value)
+    assert error.value.code is ErrorCode.REMOTE_REFUSED
+    assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize("kind", SERVERS)
@@ -115,5 +115,5 @@ def test_no_password_is_in_plan_report_or_settings(
     result = scanner(spark, connection, table="numbers")(where="k > 7 AND upper(s) = 'S9'")
     assert count(result) == 1
     plan = result.df._jdf.queryExecution().toString()
-    seen = [plan, result.explain(), repr(result.report()), str(spark.sparkContext.getConf().getAll())]
-    assert not [text for text in seen if str(connection["password"]) in text]
+    texts = [plan, result.explain(), repr(result.report()), str(spark.sparkContext.getConf().getAll())]
+    assert not [text for text in texts if str(connection["password"]) in text]

@@ -60,10 +60,10 @@ def tables(
         table.close()
 
 
-def aggregates(table: NastyTable, requested: list[Aggregate], group_by: Sequence[str] = ()) -> RemoteQuery | None:
+def aggregates(table: NastyTable, aggregations: list[Aggregate], group_by: Sequence[str] = ()) -> RemoteQuery | None:
     """Return the query, or None if the database's result may differ from Spark's."""
     try:
-        return aggregate_query(table.table, None, requested, group_by)
+        return aggregate_query(table.table, None, aggregations, group_by)
     except UnsupportedError:
         return None
 
@@ -97,8 +97,8 @@ def test_pushed_group_by_returns_sparks_groups(place: str, tables: dict[str, Nas
         assert (query is not None) == (name not in not_grouped), name
         if query is not None:
             expected = frame.groupBy(name).agg(f.count(f.lit(1)), f.max("id")).select("count(1)", "max(id)").collect()
-            found = [(int(str(row[-2])), int(str(row[-1]))) for row in table.query(query.sql)]
-            assert sorted(found) == sorted(tuple(row) for row in expected), query.sql
+            actual = [(int(str(row[-2])), int(str(row[-1]))) for row in table.query(query.sql)]
+            assert sorted(actual) == sorted(tuple(row) for row in expected), query.sql
 
 
 @pytest.mark.parametrize("place", PLACES)
@@ -108,8 +108,8 @@ def test_pushed_minima_and_maxima_equal_those_of_spark(
     table = tables[place]
     frame = local_frame(spark, table)
     for name in NAMES:
-        requested = [Aggregate(AggregateFunction.MIN, "low", name), Aggregate(AggregateFunction.MAX, "high", name)]
-        query = aggregates(table, requested)
+        aggregations = [Aggregate(AggregateFunction.MIN, "low", name), Aggregate(AggregateFunction.MAX, "high", name)]
+        query = aggregates(table, aggregations)
         assert (query is not None) == (name not in ("b", *NOT_ORDERED[place])), name
         if query is not None:
             (expected,) = frame.agg(f.min(name), f.max(name)).collect()

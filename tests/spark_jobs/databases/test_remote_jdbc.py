@@ -239,9 +239,9 @@ class TestOverJdbc:
         )
         scan = DatabaseScan(spark, plan)
         if transport is Transport.JDBC:
-            with pytest.raises(RemoteFailedError, match="cannot open it") as caught:
+            with pytest.raises(RemoteFailedError, match="cannot open it") as error:
                 scan.frame()
-            message = str(caught.value)
+            message = str(error.value)
         else:
             assert scan.frame().count() == 20_000
             (message,) = scan.report().notes
@@ -265,12 +265,12 @@ class TestOverJdbc:
         assert sorted(map(repr, rows_of(scan(where=f"{column} > 1 AND lower(c0) <> 'c'")))) == [
             repr({ODD: 2, "c0": "a"})
         ]
-        limited = scan(where=f"{column} > 1", columns=[column], limit=2)
-        assert len(rows_of(limited)) == 2
-        assert limited.report()["source"].statements[0].endswith("LIMIT 2")
+        result = scan(where=f"{column} > 1", columns=[column], limit=2)
+        assert len(rows_of(result)) == 2
+        assert result.report()["source"].statements[0].endswith("LIMIT 2")
 
     @pytest.mark.parametrize(
-        ("kind", "declared", "values"),
+        ("kind", "declaration", "values"),
         [
             ("postgresql", "d date", "('infinity')"),
             ("postgresql", "d date", "('0044-03-15 BC')"),
@@ -282,11 +282,11 @@ class TestOverJdbc:
         ],
     )
     def test_values_without_a_counterpart_in_spark_raise(
-        self, kind: str, declared: str, values: str, server: Server, spark: SparkSession
+        self, kind: str, declaration: str, values: str, server: Server, spark: SparkSession
     ) -> None:
         before = ["SET sql_mode = ''"] if server.kind == "mysql" else []
         server.execute(
-            "DROP TABLE IF EXISTS bad", f"CREATE TABLE bad ({declared})", *before, f"INSERT INTO bad VALUES {values}"
+            "DROP TABLE IF EXISTS bad", f"CREATE TABLE bad ({declaration})", *before, f"INSERT INTO bad VALUES {values}"
         )
         scan = scanner(spark, server, "jdbc", table="bad")
         code, message = error_of(lambda: rows_of(scan()))

@@ -30,12 +30,12 @@ QUERY = """SELECT s.k, s.amount, p.name, c.name AS city FROM sale s, shop p, cit
 
 
 def statements() -> Sequence[str]:
-    made = []
+    sql = []
     for name, (columns, rows) in TABLES.items():
-        made += [f"DROP TABLE IF EXISTS {name}", f"CREATE TABLE {name} ({columns})"]
+        sql += [f"DROP TABLE IF EXISTS {name}", f"CREATE TABLE {name} ({columns})"]
         values = ", ".join(map(str, rows))
-        made.append(f"INSERT INTO {name} VALUES {values}")
-    return [*made, "CREATE INDEX sale_shop ON sale (shop)"]
+        sql.append(f"INSERT INTO {name} VALUES {values}")
+    return [*sql, "CREATE INDEX sale_shop ON sale (shop)"]
 
 
 @pytest.fixture(params=["postgresql_server", "mariadb_server", "mysql_server", "sqlite"], scope="module")
@@ -43,14 +43,14 @@ def connection(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPath
     """Yield the connection of each database with the tables."""
     if request.param == "sqlite":
         path = tmp_path_factory.mktemp("joins") / "shops.db"
-        with sqlite3.connect(path) as made:
+        with sqlite3.connect(path) as database:
             for statement in [*statements(), "ANALYZE"]:
-                made.execute(statement)
+                database.execute(statement)
         return {"kind": "sqlite", "database": str(path)}
     server: Server = request.getfixturevalue(request.param)
     if server.kind == "mysql":
-        quoted = [statement.replace('"', "`") for statement in statements()]
-        server.execute(*quoted, *(f"ANALYZE TABLE {name}" for name in TABLES))
+        mysql_statements = [statement.replace('"', "`") for statement in statements()]
+        server.execute(*mysql_statements, *(f"ANALYZE TABLE {name}" for name in TABLES))
     else:
         server.execute(*statements(), "ANALYZE")
     return server.connection()
@@ -58,17 +58,17 @@ def connection(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPath
 
 @pytest.fixture
 def session(connection: dict[str, object], spark: SparkSession) -> PushdownSession:
-    made = PushdownSession(spark)
+    session = PushdownSession(spark)
     for name in TABLES:
-        made.add_remote(name, connection, table=name)
-    return made
+        session.add_remote(name, connection, table=name)
+    return session
 
 
 def statistics(session: PushdownSession, name: str, where: str | None, *columns: str) -> TableStatistics:
-    opened = DatabaseRelation.open(session._spark, session._sources[name])  # type: ignore[arg-type]
-    found = opened.statistics(None if where is None else Predicate.parse(where), columns)
-    assert found is not None
-    return found
+    relation = DatabaseRelation.open(session._spark, session._sources[name])  # type: ignore[arg-type]
+    actual = relation.statistics(None if where is None else Predicate.parse(where), columns)
+    assert actual is not None
+    return actual
 
 
 def test_databases_report_the_size_of_a_table(session: PushdownSession) -> None:
@@ -86,11 +86,11 @@ def test_databases_report_the_size_of_a_table(session: PushdownSession) -> None:
 
 
 def test_missing_table_statistics_are_unknown(connection: dict[str, object], spark: SparkSession) -> None:
-    made = PushdownSession(spark)
-    made.add_remote("some", connection, query="SELECT k, shop FROM sale WHERE shop < 3")
-    opened = DatabaseRelation.open(spark, made._sources["some"])  # type: ignore[arg-type]
-    found = opened.statistics(Predicate.parse("k < 100"), ["shop"])
-    assert (found is not None) == (connection["kind"] == "postgresql")
+    session = PushdownSession(spark)
+    session.add_remote("some", connection, query="SELECT k, shop FROM sale WHERE shop < 3")
+    relation = DatabaseRelation.open(spark, session._sources["some"])  # type: ignore[arg-type]
+    actual = relation.statistics(Predicate.parse("k < 100"), ["shop"])
+    assert (actual is not None) == (connection["kind"] == "postgresql")
 
 
 def test_joins_of_remote_tables_are_reordered_and_small_tables_are_fetched(session: PushdownSession) -> None:
@@ -100,9 +100,9 @@ def test_joins_of_remote_tables_are_reordered_and_small_tables_are_fetched(sessi
     plans: list[str] = []
 
     def action(frame: DataFrame) -> list[str]:
-        found = sorted_rows(frame)
+        actual = sorted_rows(frame)
         plans.append(frame._jdf.queryExecution().executedPlan().toString())
-        return found
+        return actual
 
     expected = [
         f"Row(k={k}, amount={k % 97}, name='shop {k % SHOPS}', city='city 7')"

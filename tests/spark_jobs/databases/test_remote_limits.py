@@ -44,8 +44,8 @@ for _ in connect(DatabaseAddress(**address), ConnectionSettings()).batches(state
 @pytest.fixture(params=["postgresql_server", "mariadb_server", "mysql_server"])
 def server(request: pytest.FixtureRequest) -> Server:
     """Yield each server."""
-    found: Server = request.getfixturevalue(request.param)
-    return found
+    database: Server = request.getfixturevalue(request.param)
+    return database
 
 
 def address_from(connection: dict[str, object]) -> DatabaseAddress:

@@ -30,16 +30,16 @@ ROWS = 1000
 @pytest.fixture(params=["postgresql_server", "mariadb_server", "mysql_server"])
 def server(request: pytest.FixtureRequest) -> Server:
     """Yield each server with a table `t` of 1,000 rows: indexed key `k`, `g` of 10 groups, string `s`."""
-    found: Server = request.getfixturevalue(request.param)
+    database: Server = request.getfixturevalue(request.param)
     strings = ["NULL" if k % 7 == 0 else f"'s{k}'" for k in range(ROWS)]
     rows = ", ".join(f"({k}, {k % 10}, {text})" for k, text in enumerate(strings))
-    found.execute(
+    database.execute(
         "DROP TABLE IF EXISTS t",
         "CREATE TABLE t (k int PRIMARY KEY, g int, s varchar(10))",
         f"INSERT INTO t VALUES {rows}",
-        "ANALYZE TABLE t" if found.kind == "mysql" else "ANALYZE t",
+        "ANALYZE TABLE t" if database.kind == "mysql" else "ANALYZE t",
     )
-    return found
+    return database
 
 
 @pytest.fixture
@@ -47,9 +47,9 @@ def over(server: Server, spark: SparkSession) -> Callable[..., PushdownSession]:
     """Return a session that declares the table."""
 
     def session(**options: object) -> PushdownSession:
-        made = PushdownSession(spark)
-        made.add_remote("t", server.connection(), table="t", **options)
-        return made
+        pushdown = PushdownSession(spark)
+        pushdown.add_remote("t", server.connection(), table="t", **options)
+        return pushdown
 
     return session
 
@@ -213,8 +213,8 @@ def test_all_connections_are_closed_after_a_fetch(
     over: Callable[..., PushdownSession], postgresql_server: Server
 ) -> None:
     assert over().scan("t", where="k = 1").run(DataFrame.count) == 1
-    held = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'airflow_pushdown'"
-    assert wait_until(lambda: postgresql_server.execute(held).strip() == "0")
+    query = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'airflow_pushdown'"
+    assert wait_until(lambda: postgresql_server.execute(query).strip() == "0")
 
 
 def test_a_local_fetch_from_postgresql_uses_no_cursor(spark: SparkSession, postgresql_server: Server) -> None:

@@ -54,11 +54,11 @@ def assert_same(spark: SparkSession, connection: Connection, *queries: str, **ta
     """Assert that each query returns Spark's rows, in order if it has ORDER BY."""
     pushed, plain = both(spark, connection, **table)
     for query in queries:
-        found, expected = rows(pushed, query), rows(plain, query)
+        actual, expected = rows(pushed, query), rows(plain, query)
         if "ORDER BY" in query:
-            assert found == expected, query
+            assert actual == expected, query
         else:
-            assert Counter(map(str, found)) == Counter(map(str, expected)), query
+            assert Counter(map(str, actual)) == Counter(map(str, expected)), query
 
 
 def where(*conditions: str) -> list[str]:
@@ -146,10 +146,10 @@ def test_strings_in_other_encodings_are_compared_by_characters(
     )
     connection = postgresql_server.connection(database=name)
     access = {key: str(connection[key]) for key in ("host", "port", "user", "password")}
-    with psycopg.connect(**access, dbname=name, autocommit=True, client_encoding="utf8") as opened:
-        opened.execute("CREATE TABLE words (id int, s text)")
+    with psycopg.connect(**access, dbname=name, autocommit=True, client_encoding="utf8") as database:
+        database.execute("CREATE TABLE words (id int, s text)")
         for number, text in enumerate(characters):
-            opened.execute("INSERT INTO words VALUES (%s, %s)", (number, text))
+            database.execute("INSERT INTO words VALUES (%s, %s)", (number, text))
     conditions = (
         f"trim(s) < '{characters[1]}'",
         f"substring(s, 1, 1) >= '{characters[2]}'",

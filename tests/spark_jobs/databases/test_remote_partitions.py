@@ -99,5 +99,5 @@ def test_a_snapshot_is_released_after_the_action(postgresql_server: Server, spar
     postgresql_server.execute(*numbers())
     result = scanner(spark, postgresql_server.connection(), table="numbers", num_partitions=4)()
     assert count(result) == 1000
-    held = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'airflow_pushdown'"
-    assert wait_until(lambda: postgresql_server.execute(held).strip() == "0")
+    query = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'airflow_pushdown'"
+    assert wait_until(lambda: postgresql_server.execute(query).strip() == "0")

@@ -64,10 +64,10 @@ def lists(spark: SparkSession, postgresql_server: Server) -> Scan:
 def test_columns_are_returned_in_the_requested_order(
     goods: Scan, columns: tuple[str, ...], names: list[str], expected: list[tuple[object, ...]], read: tuple[str, ...]
 ) -> None:
-    found = goods(columns=columns)
-    assert found.df.columns == names
-    assert found.run(rows) == sorted(expected, key=str)
-    assert found.report()["source"].columns == read
+    actual = goods(columns=columns)
+    assert actual.df.columns == names
+    assert actual.run(rows) == sorted(expected, key=str)
+    assert actual.report()["source"].columns == read
 
 
 def test_a_table_column_takes_precedence_with_a_note(goods: Scan) -> None:
@@ -76,9 +76,9 @@ def test_a_table_column_takes_precedence_with_a_note(goods: Scan) -> None:
 
 
 def test_a_filter_that_only_spark_parses_reads_its_columns(goods: Scan) -> None:
-    found = goods(columns=["`full name`"], where="id >>> 1 = 0 AND exists(array(`a.b`), x -> x = 'x') -- comment")
-    assert found.run(rows) == [("pen",)]
-    assert found.report()["source"].columns == ("id", "full name", "a.b")
+    actual = goods(columns=["`full name`"], where="id >>> 1 = 0 AND exists(array(`a.b`), x -> x = 'x') -- comment")
+    assert actual.run(rows) == [("pen",)]
+    assert actual.report()["source"].columns == ("id", "full name", "a.b")
 
 
 def test_a_filter_can_use_columns_that_are_not_selected(goods: Scan) -> None:
@@ -100,9 +100,9 @@ def test_a_filter_can_use_columns_that_are_not_selected(goods: Scan) -> None:
 def test_impossible_columns_raise_a_typed_error(
     goods: Scan, column: str, error: type[PushdownError], parts: list[str]
 ) -> None:
-    with pytest.raises(error) as caught:
+    with pytest.raises(error) as problem:
         goods(columns=column.split("; "))
-    assert all(part in str(caught.value) for part in parts), caught.value
+    assert all(part in str(problem.value) for part in parts), problem.value
 
 
 def test_a_filter_on_a_file_column_raises(goods: Scan) -> None:
@@ -113,9 +113,9 @@ def test_a_filter_on_a_file_column_raises(goods: Scan) -> None:
 def test_arrays_have_positions_and_json_documents_are_strings(lists: Scan, spark: SparkSession) -> None:
     spark.conf.set("spark.sql.caseSensitive", "true")
     try:
-        found = lists(columns=["ia[2]", "ia[0, 1]", "ta[0] AS first", "ta[9]"])
-        assert found.df.columns == ["ia[2]", "ia[0,1]", "first", "ta[9]"]
-        assert found.run(rows) == [(3, [1, None], "a", None), (None, None, None, None)]
+        actual = lists(columns=["ia[2]", "ia[0, 1]", "ta[0] AS first", "ta[9]"])
+        assert actual.df.columns == ["ia[2]", "ia[0,1]", "first", "ta[9]"]
+        assert actual.run(rows) == [(3, [1, None], "a", None), (None, None, None, None)]
         with pytest.raises(KindMismatchError, match=r"'j\.a' asks for member 'a' of a string \(in the table"):
             lists(columns=["j.a"])
     finally:

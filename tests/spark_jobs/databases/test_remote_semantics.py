@@ -76,29 +76,29 @@ def _description(table: NastyTable) -> str:
     return f"{table.table.name} of {table.table.dialect}"
 
 
-def _letter(classified: PushedPredicate) -> str:
-    if classified.where is None and classified.conjuncts:
+def _letter(pushdown: PushedPredicate) -> str:
+    if pushdown.where is None and pushdown.conjuncts:
         return "U"
-    return "E" if classified.is_exact else "I"
+    return "E" if pushdown.is_exact else "I"
 
 
 def _problem(
     frame: DataFrame,
     table: NastyTable,
     predicate: str,
-    classified: PushedPredicate,
+    pushdown: PushedPredicate,
     expected: frozenset[int] | PySparkException,
 ) -> str | None:
     """Return the difference between the database's rows and Spark's, or None if there is none."""
-    sql = row_query(table.table, ["id"], classified).sql
-    kept = frozenset(int(str(row[0])) for row in table.query(sql))
+    sql = row_query(table.table, ["id"], pushdown).sql
+    ids = frozenset(int(str(row[0])) for row in table.query(sql))
     if isinstance(expected, PySparkException):
-        left = frame.where(f.col("id").isin(*kept)) if kept else frame.limit(0)
-        hidden = classified.is_exact or not isinstance(_ids_where(left, predicate), PySparkException)
+        left = frame.where(f.col("id").isin(*ids)) if ids else frame.limit(0)
+        hidden = pushdown.is_exact or not isinstance(_ids_where(left, predicate), PySparkException)
         return f"{predicate}: Spark raises, which {sql} hides" if hidden else None
-    if expected - kept:
-        return f"{predicate}: {sql} loses {sorted(expected - kept)}"
-    return f"{predicate}: {sql} adds {sorted(kept - expected)}" if classified.is_exact and kept != expected else None
+    if expected - ids:
+        return f"{predicate}: {sql} loses {sorted(expected - ids)}"
+    return f"{predicate}: {sql} adds {sorted(ids - expected)}" if pushdown.is_exact and ids != expected else None
 
 
 @pytest.mark.long
@@ -110,17 +110,17 @@ def test_pushed_predicates_return_sparks_rows(
     for place, table in tables:
         frame = local_frame(spark, table)
         for row in group.rows:
-            classified = _classify(table, row.predicate, fold)
-            if _letter(classified) != row.classes[place]:
-                reasons = [conjunct.reason for conjunct in classified.conjuncts]
-                problems.append(f"{row.predicate}: {_letter(classified)} in {_description(table)}, {reasons}")
-            if classified.where is None:
+            pushdown = _classify(table, row.predicate, fold)
+            if _letter(pushdown) != row.classes[place]:
+                reasons = [conjunct.reason for conjunct in pushdown.conjuncts]
+                problems.append(f"{row.predicate}: {_letter(pushdown)} in {_description(table)}, {reasons}")
+            if pushdown.where is None:
                 continue
             key = (hash(table.rows), row.predicate)
             expected = (
                 known_rows[key] if key in known_rows else known_rows.setdefault(key, _ids_where(frame, row.predicate))
             )
-            if problem := _problem(frame, table, row.predicate, classified, expected):
+            if problem := _problem(frame, table, row.predicate, pushdown, expected):
                 problems.append(problem)
     assert not problems
 
@@ -139,10 +139,10 @@ def test_pushed_predicates_return_sparks_rows_without_ansi_mode(
                 if group.title not in ("Arithmetic", "Division", "Bits", "Casts", "Choices", "Decimals"):
                     continue
                 for row in group.rows:
-                    classified = _classify(table, row.predicate, fold)
-                    if classified.where is not None:
+                    pushdown = _classify(table, row.predicate, fold)
+                    if pushdown.where is not None:
                         expected = _ids_where(frame, row.predicate)
-                        problems.append(_problem(frame, table, row.predicate, classified, expected))
+                        problems.append(_problem(frame, table, row.predicate, pushdown, expected))
     finally:
         spark.conf.set("spark.sql.ansi.enabled", before)
     assert not list(filter(None, problems))

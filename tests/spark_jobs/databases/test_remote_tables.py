@@ -142,10 +142,10 @@ def test_deeply_nested_predicates_are_pushed_or_evaluated_by_spark(
     where, exactness = DEEP[name]
     scan = scanner(spark, fill(*numbers(quote_of(kind))), table="numbers")
     result = scan(where=where, columns=["s"])
-    found = sorted(str(row["s"]) for row in rows_of(result))
+    actual = sorted(str(row["s"]) for row in rows_of(result))
     rows = spark.range(1000).selectExpr(
         "if(id % 50 = 0, NULL, int(id)) AS k", "int(id % 10) AS g", "concat('s', id) AS s"
     )
-    assert found == sorted(row.s for row in rows.where(where).collect())
+    assert actual == sorted(row.s for row in rows.where(where).collect())
     if exactness is not None:
         assert {str(each.exactness) for each in result.report()["source"].conjuncts} == {exactness}

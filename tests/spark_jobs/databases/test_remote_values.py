@@ -123,11 +123,11 @@ def test_strings_that_look_like_other_types_are_returned(
 ) -> None:
     """They are fetched by the driver, copied by a task, and read by a task that was requested."""
     strings = [None, *HARD_STRINGS, None]
-    quoted = ["NULL" if text is None else "'" + text.replace("'", "''") + "'" for text in strings]
+    literals = ["NULL" if text is None else "'" + text.replace("'", "''") + "'" for text in strings]
     if kind in MYSQLS:
         # Their client makes one end of a line of two characters.
-        quoted = [text.replace("\\", "\\" * 2).replace("\r", "\\r") for text in quoted]
-    values = ", ".join(f"({place}, {text})" for place, text in enumerate(quoted))
+        literals = [text.replace("\\", "\\" * 2).replace("\r", "\\r") for text in literals]
+    values = ", ".join(f"({place}, {text})" for place, text in enumerate(literals))
     connection = fill(
         "DROP TABLE IF EXISTS hard", "CREATE TABLE hard (id int, s text)", f"INSERT INTO hard VALUES {values}"
     )
@@ -149,9 +149,9 @@ def test_zero_dates_raise_or_are_null(kind: str, fill: Callable[..., Connection]
     )
     result = scanner(spark, connection, table="zero_dates", zero_dates_as_null=True)(where="d IS NULL")
     assert sorted(str(row["id"]) for row in rows_of(result)) == ["1", "2"]
-    with pytest.raises(Exception) as caught:  # noqa: PT011 -- what Spark makes of a worker's error is not ours
+    with pytest.raises(Exception) as problem:  # noqa: PT011 -- what Spark makes of a worker's error is not ours
         rows_of(scanner(spark, connection, table="zero_dates")())
-    error = classify(caught.value)
+    error = classify(problem.value)
     assert error.code is ErrorCode.SCHEMA_CONFLICT
     assert "column d (date) holds '2024-00-00'" in error.message
 
@@ -164,7 +164,7 @@ def test_infinite_dates_raise_an_error_that_names_the_column(
         "DROP TABLE IF EXISTS infinite", "CREATE TABLE infinite (d date)", "INSERT INTO infinite VALUES ('infinity')"
     )
     for partitions in (None, 1):
-        with pytest.raises(Exception) as caught:  # noqa: PT011 -- what Spark makes of a worker's error is not ours
+        with pytest.raises(Exception) as problem:  # noqa: PT011 -- what Spark makes of a worker's error is not ours
             rows_of(scanner(spark, connection, table="infinite", num_partitions=partitions)())
-        error = classify(caught.value)
+        error = classify(problem.value)
         assert error.code is ErrorCode.SCHEMA_CONFLICT, error.message

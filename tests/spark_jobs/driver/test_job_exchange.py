@@ -86,10 +86,10 @@ def test_a_credential_provider_has_the_key(tmp_path: Path) -> None:
 
 
 def test_without_a_key_the_error_names_the_ways_to_pass_it(spark: SparkSession, tmp_path: Path) -> None:
-    with pytest.raises(BadSpecError, match="this driver has no key") as caught:
+    with pytest.raises(BadSpecError, match="this driver has no key") as error:
         read_secrets(write_encrypted(tmp_path), "spec")
     for way in (KEY_VARIABLE, KEY_ALIAS, "secretKeyRef"):
-        assert way in str(caught.value)
+        assert way in str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -105,9 +105,9 @@ def test_a_wrong_key_or_spec_does_not_decrypt(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: str, spec: str, reason: str
 ) -> None:
     monkeypatch.setenv(KEY_VARIABLE, key)
-    with pytest.raises(BadSpecError, match=reason) as caught:
+    with pytest.raises(BadSpecError, match=reason) as error:
         read_secrets(write_encrypted(tmp_path), spec)
-    assert caught.value.__cause__ is None
+    assert error.value.__cause__ is None
 
 
 @pytest.mark.parametrize(("directory_mode", "file_mode"), [(0o700, 0o600), (0o770, 0o660), (0o775, 0o660)])

@@ -94,10 +94,10 @@ def test_differences_of_versions_name_the_host() -> None:
 
 
 def test_local_versions_have_all_required_libraries() -> None:
-    found = local_versions().versions
-    assert None not in found.values()
-    assert {"Python", "pyspark", "pyarrow", "PyMySQL", "psycopg"} <= set(found)
-    assert json.dumps(dict(found))
+    actual = local_versions().versions
+    assert None not in actual.values()
+    assert {"Python", "pyspark", "pyarrow", "PyMySQL", "psycopg"} <= set(actual)
+    assert json.dumps(dict(actual))
 
 
 @pytest.mark.parametrize(

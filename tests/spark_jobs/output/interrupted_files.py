@@ -173,12 +173,12 @@ def full_disk_from(count: int) -> Iterator[InterruptedFiles]:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-def stalled_at(count: int, resumed: threading.Event, stalled: threading.Event) -> InterruptedFiles:
-    """Return the files of a process that stalls at an operation until `resumed` is set."""
+def stalled_at(count: int, resume: threading.Event, stall: threading.Event) -> InterruptedFiles:
+    """Return the files of a process that stalls at an operation until `resume` is set."""
 
     def wait(_left: int) -> None:
-        stalled.set()
-        assert resumed.wait(60)
+        stall.set()
+        assert resume.wait(60)
 
     return InterruptedFiles(count, wait)
 

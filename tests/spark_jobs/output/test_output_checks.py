@@ -29,8 +29,8 @@ def rows(spark: SparkSession) -> DataFrame:
 @pytest.fixture
 def output(spark: SparkSession, tmp_path: Path) -> Callable[..., FileOutput]:
     def of(checks: dict[str, object], **more: object) -> FileOutput:
-        given = {"path": str(tmp_path / "out"), "mode": OutputMode.OVERWRITE, "checks": checks, **more}
-        return open_output(spark, OutputSpec.model_validate(given), "run")
+        arguments = {"path": str(tmp_path / "out"), "mode": OutputMode.OVERWRITE, "checks": checks, **more}
+        return open_output(spark, OutputSpec.model_validate(arguments), "run")
 
     return of
 
@@ -55,11 +55,11 @@ def write(output: FileOutput, frame: DataFrame) -> None:
 def test_rows_that_pass_checks_are_written(
     spark: SparkSession, tmp_path: Path, rows: DataFrame, output: Callable[..., FileOutput], checks: dict[str, object]
 ) -> None:
-    written = output(checks)
-    write(written, rows)
+    output_path = output(checks)
+    write(output_path, rows)
     assert spark.read.parquet(str(tmp_path / "out")).count() == 4
-    assert written.checks
-    assert all(check.passed for check in written.checks)
+    assert output_path.checks
+    assert all(check.passed for check in output_path.checks)
 
 
 @pytest.mark.parametrize(
@@ -84,9 +84,9 @@ def test_failed_check_keeps_the_output(
 ) -> None:
     write(output({}), spark.range(7).toDF("id"))
     failing = output(checks)
-    with pytest.raises(CheckFailedError) as caught:
+    with pytest.raises(CheckFailedError) as error:
         write(failing, rows)
-    assert str(caught.value) == f"checks: {message}. Nothing was committed and the output is unchanged"
+    assert str(error.value) == f"checks: {message}. Nothing was committed and the output is unchanged"
     assert [check.passed for check in failing.checks].count(False) == 1
     assert failing.summary is None
     assert spark.read.parquet(str(tmp_path / "out")).count() == 7
@@ -145,9 +145,9 @@ def test_timestamps_that_occur_twice_cannot_name_a_partition(
     with session_settings(spark, {"spark.sql.session.timeZone": "Europe/Berlin"}):
         times = "SELECT 1 AS id, timestamp'{}' AS at"
         write(output({}, partition_by=("at",)), spark.sql(times.format("2026-10-25T00:30:00Z")))
-        with pytest.raises(PySparkException) as raised:
+        with pytest.raises(PySparkException) as problem:
             write(output({}, partition_by=("at",)), spark.sql(times.format("2026-10-25T01:30:00Z")))
-    error = classify(raised.value)
+    error = classify(problem.value)
     assert error.code is ErrorCode.CHECK_FAILED
     assert error.message.startswith("partition column at has a time that occurs twice")
     assert [row.id for row in spark.read.parquet(str(tmp_path / "out")).collect()] == [1]
@@ -159,9 +159,9 @@ def test_bytes_that_are_not_utf_8_cannot_name_a_partition(
 ) -> None:
     values = f"SELECT id, CAST(t AS {kind}) AS t FROM VALUES (1, X'C3A9'), (2, NULL), (3, X'') AS rows (id, t)"
     write(output({}, partition_by=("t",)), spark.sql(values))
-    with pytest.raises(PySparkException) as raised:
+    with pytest.raises(PySparkException) as problem:
         write(output({}, partition_by=("t",)), spark.sql(values.replace("A9", "")))
-    error = classify(raised.value)
+    error = classify(problem.value)
     assert error.code is ErrorCode.CHECK_FAILED
     assert error.message.startswith("partition column t has bytes that are not UTF-8")
     stored = spark.read.parquet(str(tmp_path / "out")).select("id", "t").collect()
@@ -187,7 +187,7 @@ def test_unknown_column_raises_before_the_write(
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("given", [{"min_row": 1}, {"min_rows": -1}, {"unique": "id"}, {"not_null": "id"}])
-def test_invalid_checks_raise(given: dict[str, object]) -> None:
+@pytest.mark.parametrize("arguments", [{"min_row": 1}, {"min_rows": -1}, {"unique": "id"}, {"not_null": "id"}])
+def test_invalid_checks_raise(arguments: dict[str, object]) -> None:
     with pytest.raises(ValidationError):
-        OutputChecks.model_validate(given)
+        OutputChecks.model_validate(arguments)

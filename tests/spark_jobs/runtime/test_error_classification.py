@@ -137,13 +137,13 @@ def test_schema_parse_error_has_the_position(spark: SparkSession) -> None:
 
 
 def test_typed_error_names_the_parameter(spark: SparkSession) -> None:
-    raised = failure(lambda: spark.read.schema("a int b").json("/tmp"))
-    error = typed_error(raised, about="schema", text_error=ErrorCode.BAD_SCHEMA)
+    problem = failure(lambda: spark.read.schema("a int b").json("/tmp"))
+    error = typed_error(problem, about="schema", text_error=ErrorCode.BAD_SCHEMA)
     assert isinstance(error, BadSchemaError)
     assert str(error) == "schema: Syntax error at or near 'b' (line 1, character 7, at 'b')"
 
     def wrap() -> None:
-        raise error from raised
+        raise error from problem
 
     assert classify_failure(wrap).error_class == "PARSE_SYNTAX_ERROR"
     assert typed_error(error) is error
@@ -214,12 +214,12 @@ def test_error_of_a_worker_keeps_code_and_message(spark: SparkSession) -> None:
     def unsafe(value):
         raise UnsafeInputError(f"/data/ü.json at byte {value}: invalid UTF-8")
 
-    raised = failure(lambda: spark.range(1).select(unsafe("id")).collect())
-    found = pushdown_error(raised)
-    assert isinstance(found, UnsafeInputError)
-    assert str(found) == "/data/ü.json at byte 0: invalid UTF-8"
-    error = classify(raised)
-    assert (error.code, error.message) == (ErrorCode.UNSAFE_INPUT, str(found))
+    problem = failure(lambda: spark.range(1).select(unsafe("id")).collect())
+    actual = pushdown_error(problem)
+    assert isinstance(actual, UnsafeInputError)
+    assert str(actual) == "/data/ü.json at byte 0: invalid UTF-8"
+    error = classify(problem)
+    assert (error.code, error.message) == (ErrorCode.UNSAFE_INPUT, str(actual))
     assert error.traceback is not None
     assert "in unsafe" in error.traceback
 
@@ -287,8 +287,8 @@ except Exception as exc:
 def test_a_killed_jvm_is_driver_killed() -> None:
     root = str(Path(__file__).resolve().parents[3] / "spark_jobs")
     environment = {**os.environ, "PYTHONPATH": root}
-    done = subprocess.run([sys.executable, "-c", LOST_DRIVER], env=environment, capture_output=True, text=True)
-    assert "code: driver_killed" in done.stdout.splitlines()
+    process = subprocess.run([sys.executable, "-c", LOST_DRIVER], env=environment, capture_output=True, text=True)
+    assert "code: driver_killed" in process.stdout.splitlines()
 
 
 def test_interrupt_is_driver_killed() -> None:

@@ -10,9 +10,9 @@ from pushdown_spark.runtime.jvm_gateway import java_array, java_class, java_stri
 
 @pytest.mark.parametrize(("letter", "count"), [("a", 3), ("é", 5000), ("🙂", 4001), ("x", 1995)])
 def test_java_strings_of_any_length_are_complete(spark: SparkSession, letter: str, count: int) -> None:
-    found = java_string(spark, java_class(spark, "scala.Some")(letter * count + "\n"))
-    assert len(found) == count + len("Some(\n)")
-    assert found.strip("Some(\n)") == letter * count
+    actual = java_string(spark, java_class(spark, "scala.Some")(letter * count + "\n"))
+    assert len(actual) == count + len("Some(\n)")
+    assert actual.strip("Some(\n)") == letter * count
 
 
 @pytest.mark.parametrize("count", [0, 1, 3000])

@@ -35,23 +35,23 @@ def test_a_watch_returns_no_query_that_ended_before_it(spark: SparkSession) -> N
 
 @pytest.mark.nightly
 def test_a_watch_returns_new_queries_after_spark_dropped_old_ones(spark: SparkSession) -> None:
-    kept = int(str(spark.conf.get("spark.sql.ui.retainedExecutions")))
-    for _ in range(kept + 1):
+    limit = int(str(spark.conf.get("spark.sql.ui.retainedExecutions")))
+    for _ in range(limit + 1):
         spark.sql("SET spark.app.name")
     watch = QueryWatch(spark)
     spark.range(4).collect()
     assert len(watch.queries()) == 1
-    assert int(watch.store.executionsCount()) <= kept + 1
+    assert int(watch.store.executionsCount()) <= limit + 1
 
 
 @pytest.mark.nightly
 def test_stages_are_counted_after_spark_dropped_those_that_it_skipped(spark: SparkSession) -> None:
-    kept = int(str(spark.conf.get("spark.ui.retainedStages", "1000")))
+    limit = int(str(spark.conf.get("spark.ui.retainedStages", "1000")))
     numbers = spark._jsc.parallelize(java_list(spark), 1)
-    for _ in range(kept + 1):
+    for _ in range(limit + 1):
         numbers.count()
     with count_stages(spark) as stage_counts:
         spark.range(1_000).repartition(2).groupBy().count().collect()
-    for _ in range(kept // 10 + 1):
+    for _ in range(limit // 10 + 1):
         numbers.count()
     assert stage_counts().rows == 1_000

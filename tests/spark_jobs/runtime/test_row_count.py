@@ -37,12 +37,12 @@ def test_both_row_counters_return_sparks_row_count(
 ) -> None:
     session = PushdownSession(spark)
     session.add_source("numbers", path=numbers, format="orc", reader="spark")
-    counted = []
+    row_count = []
     for single_pass in (True, False):
         result = session.scan("numbers", where=where)
         result.run(action, single_pass=single_pass)
-        counted.append(result.rows)
-    assert counted == [spark.read.orc(numbers).where(where).count()] * 2
+        row_count.append(result.rows)
+    assert row_count == [spark.read.orc(numbers).where(where).count()] * 2
 
 
 def test_sorted_rows_count_once(spark: SparkSession, numbers: str) -> None:
@@ -54,11 +54,11 @@ def test_sorted_rows_count_once(spark: SparkSession, numbers: str) -> None:
 
 
 def test_only_the_first_query_counts(spark: SparkSession) -> None:
-    counted = RowCount(spark, spark.range(10).where("id > 3"), single_pass=True)
+    row_count = RowCount(spark, spark.range(10).where("id > 3"), single_pass=True)
     spark.range(5).count()
-    counted.frame.where("id > 7").count()
-    counted.frame.limit(1).collect()
-    assert counted.rows() == 6
+    row_count.frame.where("id > 7").count()
+    row_count.frame.limit(1).collect()
+    assert row_count.rows() == 6
 
 
 def test_rows_are_unknown_without_a_query(spark: SparkSession) -> None:
@@ -70,13 +70,13 @@ def test_join_that_spark_finds_empty_has_no_rows(spark: SparkSession) -> None:
         spark.range(100).withColumnRenamed("id", "x"),
         spark.range(100).where("hash(id) = 1").groupBy("id").count(),
     )
-    counted = RowCount(spark, left.join(right, left.x == right.id), single_pass=True)
-    _noop(counted.frame)
-    assert counted.rows() == 0
+    row_count = RowCount(spark, left.join(right, left.x == right.id), single_pass=True)
+    _noop(row_count.frame)
+    assert row_count.rows() == 0
 
 
 def test_counting_keeps_whole_stage_code_generation(spark: SparkSession, numbers: str) -> None:
-    counted = RowCount(spark, spark.read.orc(numbers).where("k = 3"), single_pass=True)
-    plan = str(counted.frame._jdf.queryExecution().executedPlan().toString())
+    row_count = RowCount(spark, spark.read.orc(numbers).where("k = 3"), single_pass=True)
+    plan = str(row_count.frame._jdf.queryExecution().executedPlan().toString())
     assert plan.startswith("*(1) Filter ((monotonically_increasing_id()")
     assert "PushedFilters: [IsNotNull(k), EqualTo(k,3)]" in plan

@@ -56,8 +56,8 @@ def sent(rows: Sequence[Row], first: int) -> bytes:
     """Return a server's response with an integer and some bytes in each row."""
     made = []
     for place, (number, data) in enumerate(rows):
-        quoted = b"" if data is None else b'"' + data.replace(b'"', b'""') + b'"'
-        made.append(packets((b"" if number is None else str(number).encode()) + b"," + quoted, first + place))
+        literal = b"" if data is None else b'"' + data.replace(b'"', b'""') + b'"'
+        made.append(packets((b"" if number is None else str(number).encode()) + b"," + literal, first + place))
     return b"".join(made) + END
 
 

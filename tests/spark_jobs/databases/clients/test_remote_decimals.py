@@ -41,8 +41,8 @@ def expected(text: str | None, target: pa.Decimal128Type) -> Decimal | None:
     if text is None:
         return None
     context = Context(prec=2000, rounding=ROUND_HALF_UP)
-    found = Decimal(text).quantize(Decimal(1).scaleb(-target.scale), context=context)
-    return Context(prec=target.precision, traps=[InvalidOperation]).quantize(found, Decimal(1).scaleb(-target.scale))
+    actual = Decimal(text).quantize(Decimal(1).scaleb(-target.scale), context=context)
+    return Context(prec=target.precision, traps=[InvalidOperation]).quantize(actual, Decimal(1).scaleb(-target.scale))
 
 
 @settings(max_examples=1_000, deadline=None)
@@ -52,12 +52,12 @@ def expected(text: str | None, target: pa.Decimal128Type) -> Decimal | None:
 def test_strings_are_converted_to_exact_decimals(target: pa.Decimal128Type, strings: list[str | None]) -> None:
     batch = pa.RecordBatch.from_arrays([pa.array(strings, pa.string())], ["d"])
     try:
-        found = [expected(text, target) for text in strings]
+        actual = [expected(text, target) for text in strings]
     except InvalidOperation:
         with pytest.raises(SchemaConflictError, match="column d holds"):
             spark_batch(batch, [pa.field("d", target)])
     else:
-        assert spark_batch(batch, [pa.field("d", target)])["d"].to_pylist() == found
+        assert spark_batch(batch, [pa.field("d", target)])["d"].to_pylist() == actual
 
 
 def test_a_number_beyond_sparks_decimals_raises(postgresql_server: Server, spark: SparkSession) -> None:
@@ -66,8 +66,8 @@ def test_a_number_beyond_sparks_decimals_raises(postgresql_server: Server, spark
     )
     session = PushdownSession(spark)
     session.add_remote("source", postgresql_server.connection(), table="large")
-    with pytest.raises(Exception) as caught:  # noqa: PT011 - what Spark makes of it is classified
+    with pytest.raises(Exception) as error:  # noqa: PT011 - what Spark makes of it is classified
         session.scan("source").run(lambda frame: frame.collect())
-    report = classify(caught.value)
+    report = classify(error.value)
     assert report.code is ErrorCode.SCHEMA_CONFLICT
     assert BEYOND in report.message

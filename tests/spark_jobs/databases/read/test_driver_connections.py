@@ -20,9 +20,11 @@ OPEN = {
 @pytest.fixture(params=["postgresql_server", "mariadb_server", "mysql_server"])
 def server(request: pytest.FixtureRequest) -> Server:
     """Yield each server with a small table."""
-    found: Server = request.getfixturevalue(request.param)
-    found.execute("DROP TABLE IF EXISTS few", "CREATE TABLE few (k int PRIMARY KEY)", "INSERT INTO few VALUES (1), (2)")
-    return found
+    database: Server = request.getfixturevalue(request.param)
+    database.execute(
+        "DROP TABLE IF EXISTS few", "CREATE TABLE few (k int PRIMARY KEY)", "INSERT INTO few VALUES (1), (2)"
+    )
+    return database
 
 
 def open_connections(server: Server) -> int:
@@ -51,6 +53,6 @@ def test_a_run_fetches_over_a_connection_of_its_own(server: Server, spark: Spark
 
 def test_a_session_that_cannot_be_set_up_leaves_no_connection(mysql_server: Server) -> None:
     address = address_of(RemoteConnection.model_validate(mysql_server.connection()))
-    with pytest.raises(RemoteRefusedError, match="max_execution_time") as refused:
+    with pytest.raises(RemoteRefusedError, match="max_execution_time") as error:
         connect(address, ConnectionSettings(statement_timeout=1e30))
-    assert open_connections(mysql_server) == 0, refused
+    assert open_connections(mysql_server) == 0, error

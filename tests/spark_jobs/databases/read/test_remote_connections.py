@@ -63,22 +63,22 @@ def _pump(source: socket.socket, target: socket.socket, budget: int | None) -> N
 @pytest.fixture(params=["postgresql_server", "mariadb_server", "mysql_server"])
 def server(request: pytest.FixtureRequest) -> Server:
     """Return a server with a table of many rows."""
-    found: Server = request.getfixturevalue(request.param)
-    found.execute(
+    database: Server = request.getfixturevalue(request.param)
+    database.execute(
         "DROP TABLE IF EXISTS relayed",
         "CREATE TABLE relayed (k bigint, s text)",
-        f"INSERT INTO relayed SELECT seq, concat('row ', seq) FROM {found.numbers(ROWS)}",
+        f"INSERT INTO relayed SELECT seq, concat('row ', seq) FROM {database.numbers(ROWS)}",
     )
-    return found
+    return database
 
 
 @contextmanager
 def relay(server: Server, *budgets: int | None) -> Iterator[DatabaseAddress]:
-    opened = Relay(server.port, list(budgets))
+    relay = Relay(server.port, list(budgets))
     yield address_of(
-        RemoteConnection.model_validate(server.connection(port=opened.port, tls={"mode": "disable"}, connect_timeout=5))
+        RemoteConnection.model_validate(server.connection(port=relay.port, tls={"mode": "disable"}, connect_timeout=5))
     )
-    opened.close()
+    relay.close()
 
 
 def reading(address: DatabaseAddress, counts: list[PartitionMetrics]) -> Callable[[], Iterator[pa.RecordBatch]]:
@@ -99,10 +99,10 @@ def test_a_connection_lost_before_the_first_row_is_reopened(server: Server) -> N
 
 
 def test_a_connection_that_is_lost_every_time_raises(server: Server) -> None:
-    with relay(server, 1, 1, 1, 1) as address, pytest.raises(LostConnectionError) as caught:
+    with relay(server, 1, 1, 1, 1) as address, pytest.raises(LostConnectionError) as error:
         list(reading(address, [])())
-    assert "\n" not in str(caught.value)
-    assert server.password not in str(caught.value)
+    assert "\n" not in str(error.value)
+    assert server.password not in str(error.value)
 
 
 def test_a_connection_lost_after_the_first_row_fails_the_task(server: Server) -> None:

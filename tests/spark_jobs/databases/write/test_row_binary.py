@@ -55,8 +55,8 @@ def test_binary_rows_are_those_of_csv(
 ) -> None:
     chance = random.Random(7)
     targets = [
-        TargetColumn(name=f"c{number}", declared=declared, database="PostgreSQL")
-        for number, (declared, *_) in enumerate(COLUMNS)
+        TargetColumn(name=f"c{number}", column_type=declaration, database="PostgreSQL")
+        for number, (declaration, *_) in enumerate(COLUMNS)
     ]
     arrays = [
         pa.array([chance.choice([*values, *([None] if has_null else [])]) for _ in range(200)], kind)
@@ -65,24 +65,24 @@ def test_binary_rows_are_those_of_csv(
     # A slice has an offset in its buffers.
     batch = pa.RecordBatch.from_arrays(arrays, [target.name for target in targets]).slice(3, 190)
     assert binary_rows(targets, batch) is not None
-    declared = ", ".join(f"{target.name} {target.declared}" for target in targets)
+    columns = ", ".join(f"{target.name} {target.column_type}" for target in targets)
     connection = RemoteConnection.model_validate(postgresql_server.connection())
     with closing(connect_to_write(address_of(connection))) as writer:
-        found = []
+        actual = []
         for form in ("binary", "csv"):
             writer.rows("DROP TABLE IF EXISTS binary_rows")
-            writer.rows(f"CREATE TABLE binary_rows ({declared})")
+            writer.rows(f"CREATE TABLE binary_rows ({columns})")
             if form == "csv":
                 monkeypatch.setattr(postgresql_writer, "binary_rows", lambda columns, batch: None)
             writer.load("binary_rows", targets, batch)
-            found.append([str(row) for (row,) in writer.rows("SELECT t::text FROM binary_rows t")])
+            actual.append([str(row) for (row,) in writer.rows("SELECT t::text FROM binary_rows t")])
         writer.rows("DROP TABLE binary_rows")
-    assert len(found[0]) == batch.num_rows
-    assert found[0] == found[1]
+    assert len(actual[0]) == batch.num_rows
+    assert actual[0] == actual[1]
 
 
 @pytest.mark.parametrize(
-    ("declared", "values"),
+    ("declaration", "values"),
     [
         ("numeric(38,0)", pa.array([Decimal(10**18)], pa.decimal128(38, 0))),
         ("numeric(38,2)", pa.array([Decimal(10**30)], pa.decimal128(38, 2))),
@@ -92,6 +92,6 @@ def test_binary_rows_are_those_of_csv(
         ("uuid", pa.array(["a"], pa.string())),
     ],
 )
-def test_other_types_and_long_numbers_are_not_written_as_binary_rows(declared: str, values: pa.Array) -> None:
+def test_other_types_and_long_numbers_are_not_written_as_binary_rows(declaration: str, values: pa.Array) -> None:
     batch = pa.RecordBatch.from_arrays([values], ["c"])
-    assert binary_rows([TargetColumn(name="c", declared=declared, database="PostgreSQL")], batch) is None
+    assert binary_rows([TargetColumn(name="c", column_type=declaration, database="PostgreSQL")], batch) is None

@@ -93,14 +93,14 @@ class Table:
         if not self.exists():
             return {}
         self.spark.catalog.refreshTable(f"{DATABASE}.{self.name}")
-        found: Rows = {}
+        actual: Rows = {}
         for row in self.spark.table(f"{DATABASE}.{self.name}").collect():
-            found.setdefault(f"day={row['day']}", []).append(row["value"])
-        return {day: sorted(found[day]) for day in sorted(found)}
+            actual.setdefault(f"day={row['day']}", []).append(row["value"])
+        return {day: sorted(actual[day]) for day in sorted(actual)}
 
     def partitions(self) -> list[str]:
-        shown = self.spark.sql(f"SHOW PARTITIONS {DATABASE}.{self.name}").collect()
-        return sorted(row["partition"] for row in shown)
+        partition_rows = self.spark.sql(f"SHOW PARTITIONS {DATABASE}.{self.name}").collect()
+        return sorted(row["partition"] for row in partition_rows)
 
     def hidden_files(self) -> list[str]:
         return hidden_files(self.directory)
@@ -149,8 +149,8 @@ def expected(mode: OutputMode, old: Mapping[str, str], new: Mapping[str, str] = 
     """Return the rows of the table after one undisturbed run."""
     if mode is OutputMode.APPEND:
         return {day: sorted(rows[day] for rows in (old, new) if day in rows) for day in sorted(old.keys() | new.keys())}
-    kept = old if mode is OutputMode.OVERWRITE_PARTITIONS else {}
-    return {day: [content] for day, content in sorted({**kept, **new}.items())}
+    rest = old if mode is OutputMode.OVERWRITE_PARTITIONS else {}
+    return {day: [content] for day, content in sorted({**rest, **new}.items())}
 
 
 def sorted_files(rows: Mapping[str, str]) -> Rows:

@@ -96,8 +96,8 @@ def test_killed_run_keeps_a_table_of_another_program(table: Table, mode: OutputM
             table.write(table.open_attempt(mode, "run"))
         outcomes.add(is_committed)
         own = expected(mode, {})
-        found = table.rows()
-        assert found == (own if is_committed or not table.has_table else sorted_files(OLD)), f"killed before {number}"
+        actual = table.rows()
+        assert actual == (own if is_committed or not table.has_table else sorted_files(OLD)), f"killed before {number}"
         assert table.hidden_files() == [], f"killed before operation {number}"
         table.drop()
         if not files.is_reached:
@@ -154,10 +154,10 @@ def test_other_run_after_kill_sees_old_or_new_rows(
         others = without_interruption(store)
         other = table.open_attempt(OutputMode.OVERWRITE_PARTITIONS, "other", others, patience=IMPATIENT)
         assert other.prepare()
-        found = table.rows()
-        assert found in (sorted_files(OLD), expected(mode, OLD)), f"killed before operation {number}"
-        assert table.partitions() == sorted(found), f"killed before operation {number}"
-        outcomes.add(found == sorted_files(OLD))
+        actual = table.rows()
+        assert actual in (sorted_files(OLD), expected(mode, OLD)), f"killed before operation {number}"
+        assert table.partitions() == sorted(actual), f"killed before operation {number}"
+        outcomes.add(actual == sorted_files(OLD))
         other.abort()
         table.drop()
     assert outcomes == {True, False}
@@ -180,11 +180,11 @@ def test_failure_leaves_old_or_new_rows(table: Table, mode: OutputMode, has_tabl
         other = table.open_attempt(OutputMode.APPEND, "other", patience=IMPATIENT)
         if other.prepare():
             other.abort()
-        found = table.rows()
-        assert found in (sorted_files(old), expected(mode, old)), f"operations from {number} on failed"
-        assert table.exists() == (has_table or found != {}), f"operations from {number} on failed"
-        if found:
-            assert table.partitions() == sorted(found)
+        actual = table.rows()
+        assert actual in (sorted_files(old), expected(mode, old)), f"operations from {number} on failed"
+        assert table.exists() == (has_table or actual != {}), f"operations from {number} on failed"
+        if actual:
+            assert table.partitions() == sorted(actual)
         table.write(table.open_attempt(mode, "run"))
         assert table.rows() == expected(mode, old), f"operations from {number} on failed"
         assert table.hidden_files() == []
@@ -234,13 +234,13 @@ def test_file_output_does_not_complete_the_commit_of_a_table(table: Table, spark
     """It does not know the catalog."""
     from interrupted_files import open_attempt
 
-    refused = 0
+    refusals = 0
     for number in count(1):
         table.create()
         files = killed_at(number)
         with suppress(KilledError):
             table.write(table.open_attempt(OutputMode.OVERWRITE_PARTITIONS, "run", files))
-        if not files.is_reached or refused:
+        if not files.is_reached or refusals:
             break
         problem = None
         try:
@@ -249,8 +249,8 @@ def test_file_output_does_not_complete_the_commit_of_a_table(table: Table, spark
             problem = raised
         if problem is not None:
             assert "belongs to the table" in str(problem)
-            refused += 1
+            refusals += 1
             table.write(table.open_attempt(OutputMode.OVERWRITE_PARTITIONS, "run"))
             assert table.rows() == expected(OutputMode.OVERWRITE_PARTITIONS, OLD)
         table.drop()
-    assert refused
+    assert refusals

@@ -163,9 +163,9 @@ def test_rows_are_stored_like_those_of_insert(spark: SparkSession) -> None:
     assert rows(spark.table(TABLE)) == ["(7, 'abc', 'ab  ', Decimal('2.3'), datetime.date(2026, 1, 1))"]
     for wrong in ("9999999999L AS id, 'abc' AS v", "1 AS id, 'abcd' AS v"):
         frame = spark.sql(f"SELECT {wrong}, 'c' AS c, 1BD AS `odd name`, DATE'2026-01-01' AS day")
-        with pytest.raises(Exception, match=r"CAST_OVERFLOW|EXCEED_LIMIT") as caught:
+        with pytest.raises(Exception, match=r"CAST_OVERFLOW|EXCEED_LIMIT") as error:
             write(output_of(spark, run="wrong"), frame)
-        assert classify(caught.value).code is ErrorCode.CHECK_FAILED
+        assert classify(error.value).code is ErrorCode.CHECK_FAILED
     with pytest.raises(
         SchemaConflictError, match=r"output_table: Cannot write incompatible data .*`Day` \"STRING\" to"
     ):
@@ -357,10 +357,10 @@ def test_a_table_that_changes_during_the_load_is_not_written(spark: SparkSession
         assert output.prepare()
         output.stage(spark.table(TABLE))
         spark.sql(change)
-        with pytest.raises(PushdownError, match="another program has changed or replaced") as caught:
+        with pytest.raises(PushdownError, match="another program has changed or replaced") as error:
             output.commit()
         output.abort()
-        assert caught.value.code.retryable
+        assert error.value.code.retryable
     output = output_of(spark)
     assert output.prepare()
     output.stage(spark.sql("SELECT 1 AS id"))

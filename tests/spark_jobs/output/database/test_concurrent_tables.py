@@ -45,8 +45,8 @@ def test_runs_replace_disjoint_rows(database: Database, rounds: int) -> None:
         case = {day: TableWrite(OutputMode.OVERWRITE_PARTITIONS, True, f"day = '{day}'") for day in "abc"}
         case["a"].prepare(database)
         rows: dict[str, Rows] = {day: [(10, day, f"{day} 1"), (11, day, f"{day} 2")] for day in "abc"}
-        found = race(database, {day: (case[day], rows[day]) for day in "abc"})
-        assert found == sorted([*rows["a"], *rows["b"], *rows["c"]], key=str)
+        actual = race(database, {day: (case[day], rows[day]) for day in "abc"})
+        assert actual == sorted([*rows["a"], *rows["b"], *rows["c"]], key=str)
 
 
 @pytest.mark.parametrize("rounds", ROUNDS)
@@ -57,9 +57,9 @@ def test_the_rows_of_one_of_two_runs_with_equal_keys_remain(database: Database, 
         case.prepare(database)
         database.execute("DELETE FROM t WHERE id = 2")
         rows: dict[str, Rows] = {run: [(number, "b", run) for number in range(2, 30)] for run in ("A", "B")}
-        found = race(database, {run: (case, rows[run]) for run in rows})
-        kept = [] if mode is OutputMode.OVERWRITE else [OLD[0]]
-        assert found in [sorted([*kept, *rows[run]], key=str) for run in rows]
+        actual = race(database, {run: (case, rows[run]) for run in rows})
+        rest = [] if mode is OutputMode.OVERWRITE else [OLD[0]]
+        assert actual in [sorted([*rest, *rows[run]], key=str) for run in rows]
 
 
 @pytest.mark.parametrize("rounds", ROUNDS)
@@ -69,5 +69,5 @@ def test_concurrent_appends_are_all_kept(database: Database, has_table: bool, ro
         case = TableWrite(OutputMode.APPEND, has_table)
         case.prepare(database)
         rows: dict[str, Rows] = {run: [(number, "b", run) for number in range(5)] for run in ("A", "B", "C")}
-        found = race(database, {run: (case, rows[run]) for run in rows})
-        assert found == sorted([*(OLD if has_table else []), *rows["A"], *rows["B"], *rows["C"]], key=str)
+        actual = race(database, {run: (case, rows[run]) for run in rows})
+        assert actual == sorted([*(OLD if has_table else []), *rows["A"], *rows["B"], *rows["C"]], key=str)

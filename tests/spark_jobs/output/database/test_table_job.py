@@ -33,14 +33,14 @@ def run(database: Database, directory: Path, **output: object) -> tuple[JobResul
         "result_path": str(directory / "result.json"),
         "secrets_path": str(secrets),
     }
-    done = run_command("run", spec, directory)
+    process = run_command("run", spec, directory)
     assert not secrets.exists()
     result = result_of(spec)
-    return result, done.stdout + done.stderr + result.model_dump_json()
+    return result, process.stdout + process.stderr + result.model_dump_json()
 
 
 def test_job_writes_a_table_once(database: Database, tmp_path: Path) -> None:
-    result, printed = run(database, tmp_path, checks={"min_rows": 1})
+    result, text = run(database, tmp_path, checks={"min_rows": 1})
     assert (result.error, result.rows, result.output) == (None, 2, "t")
     assert result.output_summary is not None
     assert (result.output_summary.table, result.output_summary.is_from_earlier_try) == ("public.t", False)
@@ -49,12 +49,12 @@ def test_job_writes_a_table_once(database: Database, tmp_path: Path) -> None:
     assert (again.error, again.rows) == (None, 2)
     assert "An earlier try of the run had committed these rows" in render_text(again)
     assert sorted(database.rows("SELECT id, t FROM t")) == [(2, "y"), (3, "y")]
-    assert str(database.connection.password) not in printed + printed_again
+    assert str(database.connection.password) not in text + printed_again
 
 
 def test_job_with_a_wrong_password_fails_without_showing_it(database: Database, tmp_path: Path) -> None:
     wrong = database.connection.model_copy(update={"password": "hunter2-wrong"})
-    result, printed = run(Database("postgresql", wrong), tmp_path)
+    result, text = run(Database("postgresql", wrong), tmp_path)
     assert result.error is not None
     assert result.error.code is ErrorCode.REMOTE_REFUSED
-    assert "hunter2-wrong" not in printed
+    assert "hunter2-wrong" not in text

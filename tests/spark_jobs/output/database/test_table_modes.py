@@ -670,7 +670,7 @@ def test_a_merge_by_a_column_whose_equal_strings_sqlites_joins_miss_is_an_error(
 
 @pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 @pytest.mark.parametrize(
-    ("declared", "key", "same", "other"),
+    ("declaration", "key", "same", "other"),
     [
         ("timestamp", "TIMESTAMP_NTZ'2024-01-01 00:00:00'", "'2024-01-01 00:00:00.000000'", "'2024-01-01 00:00:00'"),
         ("datetime", "TIMESTAMP_NTZ'2024-01-01 00:00:00'", "'2024-01-01 00:00:00.000000'", "'2024-01-01T00:00:00'"),
@@ -686,10 +686,11 @@ def test_a_merge_by_a_column_whose_equal_strings_sqlites_joins_miss_is_an_error(
     ],
 )
 def test_a_merge_into_a_column_with_keys_of_another_form_is_an_error(
-    spark: SparkSession, database: Database, declared: str, key: str, same: str, other: str
+    spark: SparkSession, database: Database, declaration: str, key: str, same: str, other: str
 ) -> None:
     """Readers of SQLite see equal keys, and SQLite itself different ones."""
-    database.execute(f"CREATE TABLE t (k {declared}, x text)", f"INSERT INTO t VALUES ({same}, 'old'), (NULL, 'old')")
+    old_rows = f"INSERT INTO t VALUES ({same}, 'old'), (NULL, 'old')"
+    database.execute(f"CREATE TABLE t (k {declaration}, x text)", old_rows)
     rows = spark.sql(f"SELECT {key} AS k, 'new' AS x")
     spec = {"mode": "merge", "merge_keys": ["k"]}
     assert write(output_of(spark, database, **spec), rows)
@@ -743,9 +744,9 @@ def test_tables_and_columns_with_quotes_in_their_names_are_written_without_rows(
     name = 'odd "name" `x` %s'
     column = 'a "b" `c` %'
     empty = spark.range(0).selectExpr("id AS ```x``` ").toDF(column)
-    quoted = '"' + name.replace('"', '""') + '"'
-    assert write(output_of(spark, database, table=quoted), empty)
-    assert write(output_of(spark, database, "second", table=quoted, mode="merge", merge_keys=[column]), empty)
+    quoted_name = '"' + name.replace('"', '""') + '"'
+    assert write(output_of(spark, database, table=quoted_name), empty)
+    assert write(output_of(spark, database, "second", table=quoted_name, mode="merge", merge_keys=[column]), empty)
     assert database.tables() == [name]
 
 

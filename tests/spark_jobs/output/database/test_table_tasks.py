@@ -191,10 +191,10 @@ def test_clean_up_of_sqlite_ends_at_the_first_statement_that_a_lock_stops(
     ImpatientWriter.refused.clear()
     with closing(sqlite3.connect(str(database.connection.database), isolation_level=None)) as other:
         other.execute(f"BEGIN {lock}")
-        with pytest.raises(LostConnectionError, match="locked") as caught, output.transaction():
+        with pytest.raises(LostConnectionError, match="locked") as error, output.transaction():
             pass
     assert len(ImpatientWriter.refused) == 2  # the commit and the clean-up
-    (note,) = caught.value.__notes__
+    (note,) = error.value.__notes__
     assert f"rows at {output.staging_location} could not be deleted" in note
     assert note.endswith("The next try of this run deletes them")
     assert attempt.staging is not None

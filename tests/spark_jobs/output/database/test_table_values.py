@@ -112,9 +112,9 @@ def test_every_type_reads_back_as_written(spark: SparkSession, database: Databas
     try:
         frame = spark.sql(query(columns))
         assert write(output_of(spark, database), frame)
-        for found, expected in zip(read(spark, database), frame.orderBy("id").collect(), strict=True):
+        for actual, expected in zip(read(spark, database), frame.orderBy("id").collect(), strict=True):
             for name in columns:
-                assert comparable(found[name]) == comparable(expected[name]), name
+                assert comparable(actual[name]) == comparable(expected[name]), name
     finally:
         spark.conf.set("spark.sql.session.timeZone", "UTC")
 
@@ -155,14 +155,14 @@ def test_strings_are_written_to_columns_of_postgresqls_own_types(spark: SparkSes
     )
     names = "id, j, u, m, iv, tm, b4, n, v"
     assert write(output_of(spark, database), spark.sql(f"SELECT * FROM VALUES ({row}) AS t({names})"))
-    found = database.rows("SELECT id, j::text, u::text, m::text, iv::text, tm::text, b4::text, n::text, v, g FROM t")
+    actual = database.rows("SELECT id, j::text, u::text, m::text, iv::text, tm::text, b4::text, n::text, v, g FROM t")
     uuid = "00000000-0000-0000-0000-00000000000a"
-    assert found == [(1, '{"a": 1}', uuid, "fine", "1 day", "23:59:59.5", "0101", "1.50", "é€x", 2)]
+    assert actual == [(1, '{"a": 1}', uuid, "fine", "1 day", "23:59:59.5", "0101", "1.50", "é€x", 2)]
 
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    ("database", "declared", "value", "problem"),
+    ("database", "declaration", "value", "problem"),
     [
         ("postgresql", "text", "'a\\0b'", "a string with a NUL character"),
         ("postgresql", "text", "CAST(X'C328' AS string)", "a string that is not valid UTF-8"),
@@ -225,13 +225,13 @@ def test_strings_are_written_to_columns_of_postgresqls_own_types(spark: SparkSes
     indirect=["database"],
 )
 def test_values_that_would_change_are_typed_errors(
-    spark: SparkSession, database: Database, declared: str, value: str, problem: str
+    spark: SparkSession, database: Database, declaration: str, value: str, problem: str
 ) -> None:
-    database.execute(f"CREATE TABLE t (x {declared})")
-    with pytest.raises(PySparkException) as caught:
+    database.execute(f"CREATE TABLE t (x {declaration})")
+    with pytest.raises(PySparkException) as failure:
         write(output_of(spark, database), spark.sql(f"SELECT {value} AS x"))
-    error = pushdown_error(caught.value)
-    assert isinstance(error, UnwritableValueError), classify(caught.value)
+    error = pushdown_error(failure.value)
+    assert isinstance(error, UnwritableValueError), classify(failure.value)
     assert re.search(problem, str(error)), str(error)
     assert database.rows("SELECT * FROM t") == []
     assert database.tables() == ["t"]
@@ -273,9 +273,9 @@ def test_exact_values_are_written_to_columns_of_mysqls_own_types(
         }
         select = ", ".join(f"{value} AS {name}" for name, value in row.items())
         assert write(output_of(spark, database), spark.sql(f"SELECT {select}"))
-        found = database.rows("SELECT CAST(n AS char), CAST(f AS char), hex(b), e, s, i + 0, j + 0 FROM t")
+        actual = database.rows("SELECT CAST(n AS char), CAST(f AS char), hex(b), e, s, i + 0, j + 0 FROM t")
         expected = ("0.000000123456789012345678901234", "-0", "0102", "it's", "x,Y", 2**53 + 1, 2**64 - 1)
-        assert found == [expected]
+        assert actual == [expected]
     finally:
         database.execute(f"SET GLOBAL local_infile = {before}")
 
@@ -324,5 +324,5 @@ def test_timestamp_becomes_local_time_in_a_column_without_zone(spark: SparkSessi
         write(output_of(spark, database), spark.sql("SELECT TIMESTAMP'2024-05-15 10:00:00Z' AS x"))
     finally:
         spark.conf.set("spark.sql.session.timeZone", "UTC")
-    ((found,),) = database.rows("SELECT x FROM t")
-    assert str(found).startswith("2024-05-15 19:00:00")
+    ((actual,),) = database.rows("SELECT x FROM t")
+    assert str(actual).startswith("2024-05-15 19:00:00")

@@ -112,12 +112,12 @@ def test_other_run_after_kill_sees_old_or_new_output(
         others = without_interruption(store)
         other = open_attempt(spark, target, OutputMode.OVERWRITE_PARTITIONS, "other", files=others, patience=IMPATIENT)
         assert other.prepare()
-        found = tree(target)
-        assert found in (sorted_files(OLD), expected(mode, OLD, NEW)), f"killed before operation {number}"
-        outcomes.add(found == sorted_files(OLD))
+        actual = tree(target)
+        assert actual in (sorted_files(OLD), expected(mode, OLD, NEW)), f"killed before operation {number}"
+        outcomes.add(actual == sorted_files(OLD))
         with other.transaction():
             stage(other, {"day=9": "other 9"})
-        assert tree(target) == found | {"day=9": ["other 9"]}
+        assert tree(target) == actual | {"day=9": ["other 9"]}
         assert not [name for name in hidden_files(target) if not name.startswith("staging-")]
     assert outcomes == {True, False}
 
@@ -299,8 +299,8 @@ def test_a_full_disk_leaves_the_old_output_and_no_hidden_file(
             except OSError:
                 failed = True
         assert tree(target) == (sorted_files(OLD) if failed else expected(mode, OLD, NEW)), f"full from {number} on"
-        hidden = target.with_name(f".{target.name}.pushdown").rglob("*")
-        assert [path.name for path in hidden if path.is_file()] == [], f"full from {number} on"
+        commit_directory = target.with_name(f".{target.name}.pushdown").rglob("*")
+        assert [path.name for path in commit_directory if path.is_file()] == [], f"full from {number} on"
         write(open_attempt(spark, target, mode, "run"), NEW)
         assert tree(target) == expected(mode, OLD, NEW)
         if not files.is_reached:
@@ -316,14 +316,14 @@ def test_stalled_process_changes_nothing_after_takeover(
     """Another run considered the process dead, and has undone its renames or completed its commit."""
     for number in operations:
         target = create_output(spark, tmp_path, number, OLD)
-        resumed, stalled, raised = threading.Event(), threading.Event(), []
-        files = stalled_at(number, resumed, stalled)
+        resume, stall, errors = threading.Event(), threading.Event(), []
+        files = stalled_at(number, resume, stall)
         slow = open_attempt(spark, target, mode, "run", files=files, patience=IMPATIENT)
-        thread = threading.Thread(target=_write_and_keep_error, args=(slow, raised))
+        thread = threading.Thread(target=_write_and_keep_error, args=(slow, errors))
         thread.start()
-        while thread.is_alive() and not stalled.is_set():
-            stalled.wait(0.01)
-        if not stalled.is_set():
+        while thread.is_alive() and not stall.is_set():
+            stall.wait(0.01)
+        if not stall.is_set():
             thread.join()
             break
         later = open_attempt(spark, target, OutputMode.OVERWRITE_PARTITIONS, run, patience=IMPATIENT)
@@ -332,24 +332,24 @@ def test_stalled_process_changes_nothing_after_takeover(
             stage(later, {"day=2": "later 2", "day=9": "later 9"})
         after = tree(target)
         assert after["day=2"] == ["later 2"]
-        resumed.set()
+        resume.set()
         thread.join()
-        found = tree(target)
-        if raised:
-            assert found == after, f"stalled before operation {number}: {raised[0]!r}"
+        actual = tree(target)
+        if errors:
+            assert actual == after, f"stalled before operation {number}: {errors[0]!r}"
         else:
             # It had not begun its commit, so that it could still make it, or had nothing but cleaning left.
-            assert found in (after, expected(mode, {**OLD, "day=9": "later 9", "day=2": "later 2"}, NEW))
+            assert actual in (after, expected(mode, {**OLD, "day=9": "later 9", "day=2": "later 2"}, NEW))
         hidden_left = [name for name in hidden_files(target) if name.startswith("aside-")]
         assert hidden_left == []
     assert number > 10
 
 
-def _write_and_keep_error(output: object, raised: list[BaseException]) -> None:
+def _write_and_keep_error(output: object, errors: list[BaseException]) -> None:
     try:
         write(output, NEW)  # type: ignore[arg-type]
     except (PushdownError, OSError) as problem:
-        raised.append(problem)
+        errors.append(problem)
 
 
 def test_stalled_commit_raises_output_taken(spark: SparkSession, tmp_path: Path) -> None:
@@ -357,16 +357,16 @@ def test_stalled_commit_raises_output_taken(spark: SparkSession, tmp_path: Path)
         number for number in count(8) if _is_half_done(spark, tmp_path, OutputMode.OVERWRITE_PARTITIONS, number)
     )
     target = create_output(spark, tmp_path, 0, OLD)
-    resumed, stalled, raised = threading.Event(), threading.Event(), []
-    files = stalled_at(amid, resumed, stalled)
+    resume, stall, errors = threading.Event(), threading.Event(), []
+    files = stalled_at(amid, resume, stall)
     slow = open_attempt(spark, target, OutputMode.OVERWRITE_PARTITIONS, "run", files=files, patience=IMPATIENT)
-    thread = threading.Thread(target=_write_and_keep_error, args=(slow, raised))
+    thread = threading.Thread(target=_write_and_keep_error, args=(slow, errors))
     thread.start()
-    assert stalled.wait(300)
+    assert stall.wait(300)
     write(
         open_attempt(spark, target, OutputMode.OVERWRITE_PARTITIONS, "other", patience=IMPATIENT), {"day=9": "other 9"}
     )
-    resumed.set()
+    resume.set()
     thread.join()
-    assert isinstance(raised[0], OutputTakenError)
+    assert isinstance(errors[0], OutputTakenError)
     assert tree(target) == {**sorted_files(OLD), "day=9": ["other 9"]}

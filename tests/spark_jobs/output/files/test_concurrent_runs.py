@@ -84,13 +84,13 @@ def test_one_of_two_runs_with_the_same_partitions_raises_conflict(
             write(open_attempt(spark, target, OutputMode.OVERWRITE, "old"), old)
         outputs = [open_attempt(spark, target, mode, f"run {writer}") for writer in "ab"]
         rows = [{"day=1": f"{writer} 1", "day=2": f"{writer} 2"} for writer in "ab"]
-        raised = race(outputs, rows)
-        winner = raised.index(None)
-        loser = raised[1 - winner]
+        errors = race(outputs, rows)
+        winner = errors.index(None)
+        loser = errors[1 - winner]
         assert isinstance(loser, OutputConflictError)
         assert f"run {'ab'[winner]} has written " in str(loser)
-        kept = old if mode is PARTITIONS else {}
-        assert tree(target) == {day: [content] for day, content in {**kept, **rows[winner]}.items()}
+        rest = old if mode is PARTITIONS else {}
+        assert tree(target) == {day: [content] for day, content in {**rest, **rows[winner]}.items()}
         assert hidden_files(target) == []
 
 
@@ -113,8 +113,8 @@ def test_overwrite_keeps_concurrently_appended_rows(spark: SparkSession, tmp_pat
         ]
         appended, compacted = race(outputs, [{"day=1": "appended"}, {"day=1": "compacted"}])
         assert appended is None
-        found = tree(target)["day=1"]
-        assert found == (["appended", "compacted"] if compacted is None else ["appended", "old"])
+        actual = tree(target)["day=1"]
+        assert actual == (["appended", "compacted"] if compacted is None else ["appended", "old"])
 
 
 def test_later_run_replaces_an_earlier_commit(spark: SparkSession, tmp_path: Path) -> None:
@@ -144,10 +144,10 @@ class LateFiles(LocalFiles):
         self._meanwhile = meanwhile
 
     def names(self, directory: str) -> list[str]:
-        found = super().names(directory)
+        actual = super().names(directory)
         if self.is_late and directory == self._directory:
             self._meanwhile()
-        return found
+        return actual
 
 
 def test_attempt_that_fails_keeps_the_rows_of_a_later_attempt(spark: SparkSession, tmp_path: Path) -> None:
@@ -179,7 +179,7 @@ def test_attempt_that_commits_while_its_retry_begins_commits_all_rows_or_none(
     for number in count(1):
         target = tmp_path / f"out {number}"
         write(open_attempt(spark, target, OutputMode.OVERWRITE, "old"), {"day=0": "old"})
-        kept = {} if mode is OutputMode.OVERWRITE else tree(target)
+        rest = {} if mode is OutputMode.OVERWRITE else tree(target)
         early = open_attempt(spark, target, mode, "run")
         assert early.prepare()
         stage(early, {"day=1": "new 1", "day=2": "new 2"})
@@ -190,10 +190,10 @@ def test_attempt_that_commits_while_its_retry_begins_commits_all_rows_or_none(
         if not files.is_reached:
             break
         commit.join()
-        assert tree(target) in ({"day=0": ["old"]}, {**kept, "day=1": ["new 1"], "day=2": ["new 2"]})
+        assert tree(target) in ({"day=0": ["old"]}, {**rest, "day=1": ["new 1"], "day=2": ["new 2"]})
         with retry.transaction():
             stage(retry, {"day=1": "again 1", "day=2": "again 2"})
-        assert tree(target) == {**kept, "day=1": ["again 1"], "day=2": ["again 2"]}
+        assert tree(target) == {**rest, "day=1": ["again 1"], "day=2": ["again 2"]}
         assert hidden_files(target) == []
     assert number > 4
 

@@ -48,5 +48,5 @@ print(interrupts > 0, lost)
 def test_handlers_are_restored_if_one_of_them_raises() -> None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, "-c", MOVES]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert (done.stdout, done.stderr) == ("True 0\n", "")
+    process = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert (process.stdout, process.stderr) == ("True 0\n", "")

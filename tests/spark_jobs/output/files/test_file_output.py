@@ -151,10 +151,10 @@ def test_an_append_to_partitions_replaces_the_rows_of_the_same_run(
 
 def days(spark: SparkSession, target: Path) -> dict[int, list[int]]:
     """Return the ids in each partition of an output that is partitioned by `odd`."""
-    found: dict[int, list[int]] = {}
+    actual: dict[int, list[int]] = {}
     for row in spark.read.schema("id int, odd int").json(str(target)).collect():
-        found.setdefault(row["odd"], []).append(row["id"])
-    return {odd: sorted(ids) for odd, ids in found.items()}
+        actual.setdefault(row["odd"], []).append(row["id"])
+    return {odd: sorted(ids) for odd, ids in actual.items()}
 
 
 def test_overwrite_partitions_replaces_only_written_partitions(
@@ -181,9 +181,9 @@ def test_overwrite_partitions_replaces_directories_that_other_programs_have_name
         (target / name / "old.json").write_text('{"id": 0}')
     output = writer(OutputMode.OVERWRITE_PARTITIONS, partition_by=["n", "k"])
     write(output, spark.sql("SELECT 1 AS id, 1 AS n, explode(array('a b', '1', 'é')) AS k"))
-    found = {str(path.parent.relative_to(target)): path.name for path in target.rglob("*.json")}
-    assert {name for name, file in found.items() if file == "old.json"} == set(kept)
-    assert sorted(found.keys() - set(kept)) == ["n=1/k=1", "n=1/k=a b", "n=1/k=é"]
+    actual = {str(path.parent.relative_to(target)): path.name for path in target.rglob("*.json")}
+    assert {name for name, file in actual.items() if file == "old.json"} == set(kept)
+    assert sorted(actual.keys() - set(kept)) == ["n=1/k=1", "n=1/k=a b", "n=1/k=é"]
 
 
 @pytest.mark.parametrize(
@@ -235,8 +235,8 @@ def test_overwrite_partitions_replaces_directories_with_the_column_in_another_ca
         (target / name / "old.json").write_text('{"id": 0}')
     output = writer(OutputMode.OVERWRITE_PARTITIONS, partition_by=["n"])
     write(output, spark.sql("SELECT 1 AS id, explode(array(1, 2)) AS n"))
-    found = spark.read.schema("id int, n int").json(str(target)).collect()
-    assert sorted(map(tuple, found)) == [(0, 3), (1, 1), (1, 2)]
+    actual = spark.read.schema("id int, n int").json(str(target)).collect()
+    assert sorted(map(tuple, actual)) == [(0, 3), (1, 1), (1, 2)]
 
 
 @pytest.mark.parametrize("by_option", [True, False])
@@ -279,8 +279,8 @@ def test_other_partition_columns_raise_in_prepare(
 ) -> None:
     whole = frame(1, 2).selectExpr("*", "id AS value")
     write(writer(OutputMode.OVERWRITE, partition_by=existing), whole)
-    found = ", ".join(existing) or "no column"
-    with pytest.raises(BadSpecError, match=f"is partitioned by {found}, not by odd; use another directory"):
+    actual = ", ".join(existing) or "no column"
+    with pytest.raises(BadSpecError, match=f"is partitioned by {actual}, not by odd; use another directory"):
         writer(mode, "run 2", partition_by=["odd"]).prepare()
 
 
@@ -567,9 +567,9 @@ def test_a_disk_that_becomes_read_only_is_named_and_a_retry_writes_the_rows(
     assert output.prepare()
     output.stage(frame(1))
     remount(disk, "ro")
-    with pytest.raises(OSError, match="Read-only") as caught, output.transaction():
+    with pytest.raises(OSError, match="Read-only") as problem, output.transaction():
         pass
-    error = classify(caught.value)
+    error = classify(problem.value)
     assert error.message.startswith(f"access denied: [Errno {errno.EROFS}] Read-only file system: '{disk}/.out")
     assert error.message.endswith("let the user of the job read and write there")
     assert not error.retryable
@@ -586,13 +586,11 @@ def test_replaced_files_that_cannot_be_deleted_are_named_until_a_retry_can_delet
     spec = OutputSpec(path=str(target), format="json", mode=OutputMode.OVERWRITE)
     write(open_output(spark, spec, "first"), frame(1))
     mount(target / "mounted")
-    with pytest.raises(
-        OSError, match=r"the rows of run second are in .*cannot be deleted \(.*busy.*; delete"
-    ) as caught:
+    with pytest.raises(OSError, match=r"the rows of run second are in .*cannot be deleted \(.*busy.*; delete") as error:
         write(open_output(spark, spec, "second"), frame(2))
-    assert classify(caught.value).retryable
+    assert classify(error.value).retryable
     assert ids(spark, target) == [2]
-    aside = str(caught.value).rpartition("; delete file:")[2].removesuffix(", and run the task again")
+    aside = str(error.value).rpartition("; delete file:")[2].removesuffix(", and run the task again")
     subprocess.run(["umount", Path(aside) / "whole" / "mounted"], check=True)
     write(open_output(spark, spec, "second"), frame(2))
     assert ids(spark, target) == [2]
@@ -626,14 +624,14 @@ for name, value in (("na\\u00efve", "a"), ("out", "\\u00e9")):
 def test_names_that_the_locale_does_not_have_are_refused(tmp_path: Path, locale: str) -> None:
     environment = {**os.environ, "LC_ALL": locale, "PYTHONUTF8": "1"}
     command = [sys.executable, "-c", JOB_WITH_LETTERS, str(tmp_path)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    process = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     written = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.glob("[!.]*/v=*"))
     if locale == "C":
         assert written == []
-        for line in done.stdout.splitlines():
+        for line in process.stdout.splitlines():
             assert "Java cannot write the name " in line
             assert "set LC_ALL=C.UTF-8" in line
-        assert len(done.stdout.splitlines()) == 2
+        assert len(process.stdout.splitlines()) == 2
     else:
         assert written == ["na\u00efve/v=a", "out/v=\u00e9"]
 

@@ -64,9 +64,9 @@ def test_a_run_on_the_whole_fails_while_another_run_writes_a_partition(
 ) -> None:
     append = inner_attempt(spark, target / level, APPEND, "append")
     assert append.prepare()
-    with pytest.raises(PushdownError, match=rf"another run is writing .*/{level}, and .* is a partition of") as caught:
+    with pytest.raises(PushdownError, match=rf"another run is writing .*/{level}, and .* is a partition of") as error:
         write(outer_attempt(spark, target, PARTITIONS, "compaction"), OLD)
-    assert caught.value.code.retryable
+    assert error.value.code.retryable
     assert hidden_files(target) == []
     append.abort()
     write(outer_attempt(spark, target, PARTITIONS, "compaction"), {"day=1/hour=1": "compacted"})
@@ -90,7 +90,7 @@ def test_repair_of_a_killed_run_on_a_partition_brings_back_no_replaced_rows(
     spark: SparkSession, tmp_path: Path, level: str
 ) -> None:
     new = {"" if level.endswith("hour=1") else "hour=1": "inner"}
-    refused = 0
+    refusals = 0
     for number in count(1):
         target = tmp_path / f"out {number}"
         write(outer_attempt(spark, target, OVERWRITE, "old"), OLD)
@@ -100,11 +100,11 @@ def test_repair_of_a_killed_run_on_a_partition_brings_back_no_replaced_rows(
         try:
             write(outer_attempt(spark, target, PARTITIONS, "whole"), {"day=1/hour=1": "whole"})
         except PushdownError:
-            refused += 1
+            refusals += 1
             write(inner_attempt(spark, target / level, OVERWRITE, "killed"), new)
             write(outer_attempt(spark, target, PARTITIONS, "whole"), {"day=1/hour=1": "whole"})
         write(inner_attempt(spark, target / level, APPEND, "other"), {next(iter(new)): "appended"})
         assert tree(target)["day=1/hour=1"] == ["appended", "whole"], f"killed before operation {number}"
         if not files.is_reached:
             break
-    assert refused > 5
+    assert refusals > 5

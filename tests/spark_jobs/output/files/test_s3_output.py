@@ -196,7 +196,7 @@ def test_one_of_two_runs_on_s3a_raises_conflict(
             return True
 
         with ThreadPoolExecutor(2) as threads:
-            won = list(threads.map(commit, outputs))
-        assert sorted(won) == [False, True]
-        winner = won.index(True) + 1
+            results = list(threads.map(commit, outputs))
+        assert sorted(results) == [False, True]
+        winner = results.index(True) + 1
         assert read_output(spark, bucket, number) == {1: [winner], 2: [winner]}

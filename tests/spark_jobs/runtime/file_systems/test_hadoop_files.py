@@ -101,14 +101,14 @@ def test_a_listing_continues_after_a_directory_that_another_process_deletes(
     if deleted == "before":
         shutil.rmtree(root)
     listing = (LocalFiles() if store == "local" else files).files(f"file:{root}")
-    found = [] if deleted == "before" else [next(listing).path]
-    others = [path for path in paths if found != [f"file:{path}"]]
+    actual = [] if deleted == "before" else [next(listing).path]
+    others = [path for path in paths if actual != [f"file:{path}"]]
     if deleted == "other":
         shutil.rmtree(others.pop().parents[1])
-        found += [f"file:{path}" for path in others]
+        actual += [f"file:{path}" for path in others]
     elif deleted == "all":
         shutil.rmtree(root)
-    assert sorted(found) == sorted([*found[:1], *(entry.path for entry in listing)])
+    assert sorted(actual) == sorted([*actual[:1], *(entry.path for entry in listing)])
 
 
 @pytest.mark.nightly
@@ -123,8 +123,8 @@ def test_a_listing_of_hdfs_continues_after_a_directory_that_another_process_dele
         if deleted == "before":
             files.delete(f"{root}/tree")
         listing = files.files(f"{root}/tree")
-        found = [] if deleted == "before" else [next(listing).path]
-        others = [name for name in files.names(f"{root}/tree") if f"{root}/tree/{name}/file" not in found]
+        actual = [] if deleted == "before" else [next(listing).path]
+        others = [name for name in files.names(f"{root}/tree") if f"{root}/tree/{name}/file" not in actual]
         if deleted == "other":
             files.delete(f"{root}/tree/{others.pop()}")
         elif deleted == "all":

@@ -73,8 +73,8 @@ def test_a_listing_continues_after_a_file_that_another_process_deletes(tmp_path:
         (tmp_path / name).touch()
     (tmp_path / "link").symlink_to("nothing")
     listing = LocalFiles().files(f"file:{tmp_path}")
-    found = {next(listing).path.rpartition("/")[2]}
-    deleted = next(name for name in "abc" if name not in found)
+    actual = {next(listing).path.rpartition("/")[2]}
+    deleted = next(name for name in "abc" if name not in actual)
     (tmp_path / deleted).unlink()
-    found.update(entry.path.rpartition("/")[2] for entry in listing)
-    assert found == {"a", "b", "c", "link"} - {deleted}
+    actual.update(entry.path.rpartition("/")[2] for entry in listing)
+    assert actual == {"a", "b", "c", "link"} - {deleted}

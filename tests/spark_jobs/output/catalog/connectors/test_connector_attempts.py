@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 
 from pushdown_spark.contract import OutputMode
 from pushdown_spark.errors import BadSpecError, OutputExistsError, OutputTakenError, PushdownError
+from pushdown_spark.output.catalog import connector_tables
 from pushdown_spark.output.catalog.connector_output import ConnectorOutput
 from pushdown_spark.output.catalog.connector_tables import IcebergTable
 from pushdown_spark.runtime.jvm_gateway import java_class
@@ -85,9 +86,9 @@ def test_a_table_that_another_program_changes_during_the_run_is_not_written(
     output.stage(spark.createDataFrame(NEW, "id int, day string, x string"))
     output.check()
     spark.sql(f"DROP TABLE {table}" if change == "dropped" else f"ALTER TABLE {table} ADD COLUMN y INT")
-    with pytest.raises(PushdownError, match=r"changed or dropped .* run the task again") as caught:
+    with pytest.raises(PushdownError, match=r"changed or dropped .* run the task again") as error:
         output.commit()
-    assert caught.value.code.retryable
+    assert error.value.code.retryable
     assert not spark.catalog.tableExists(table) if change == "dropped" else len(stored_rows(spark, table)) == len(OLD)
 
 
@@ -123,9 +124,9 @@ def test_a_table_that_another_program_creates_at_the_commit_keeps_its_rows(
     if mode is OutputMode.IGNORE:
         write(spark, output)
     else:
-        with pytest.raises(PushdownError, match=r"already exists|has created, changed or dropped") as caught:
+        with pytest.raises(PushdownError, match=r"already exists|has created, changed or dropped") as error:
             write(spark, output)
-        assert caught.value.code.retryable == (mode is not OutputMode.ERROR_IF_EXISTS)
+        assert error.value.code.retryable == (mode is not OutputMode.ERROR_IF_EXISTS)
     assert output.summary is None
     assert stored_rows(spark, table) == OLD
 
@@ -183,20 +184,20 @@ def test_an_attempt_that_continues_after_a_later_run_does_not_undo_it(
     method: Callable[[object], object] = getattr(output, step)
     later = [(2, "b", "later 2"), (4, "b", "later 4")]
 
-    def resume(given: object) -> object:
+    def resume(value: object) -> object:
         monkeypatch.undo()
         write(spark, output_of(spark, table, mode))
         write(spark, output_of(spark, table, mode, "later"), later)
-        return method(given)
+        return method(value)
 
     monkeypatch.setattr(output, step, resume)
     write(spark, output)
-    kept: dict[OutputMode, Rows] = {
+    rows_of_mode: dict[OutputMode, Rows] = {
         OutputMode.OVERWRITE: [],
         OutputMode.OVERWRITE_PARTITIONS: OLD[:1],
         OutputMode.MERGE: [OLD[0], OLD[2]],
     }
-    assert stored_rows(spark, table) == sorted([*kept[mode], *later])
+    assert stored_rows(spark, table) == sorted([*rows_of_mode[mode], *later])
 
 
 @pytest.mark.parametrize("mode", EXPECTED)
@@ -220,8 +221,8 @@ def test_a_commit_of_another_run_in_between_is_kept(
     write(spark, output)
     assert output.summary is not None
     assert not output.summary.is_from_earlier_try
-    kept = [] if mode is OutputMode.OVERWRITE else [other]
-    assert stored_rows(spark, table) == sorted([*EXPECTED[mode], *kept])
+    rest = [] if mode is OutputMode.OVERWRITE else [other]
+    assert stored_rows(spark, table) == sorted([*EXPECTED[mode], *rest])
     again = write(spark, output_of(spark, table, mode))
     assert again.committed_rows == 2
 
@@ -255,7 +256,7 @@ def test_an_overwrite_that_continues_on_a_branch_without_its_start_is_not_picked
     holder = output._table
     if not isinstance(holder, IcebergTable):
         pytest.skip("Delta writes to the table itself")
-    method: Callable[..., object] = holder._is_picked
+    method: Callable[..., object] = connector_tables._pick_snapshot
     later = [(7, "c", "seven")]
 
     def resume(of_iceberg: JavaObject, branch: str, *args: object) -> object:
@@ -266,7 +267,7 @@ def test_an_overwrite_that_continues_on_a_branch_without_its_start_is_not_picked
         holder._iceberg().newOverwrite().overwriteByRowFilter(every_row).toBranch(branch).commit()
         return method(of_iceberg, branch, *args)
 
-    monkeypatch.setattr(holder, "_is_picked", resume)
+    monkeypatch.setattr(connector_tables, "_pick_snapshot", resume)
     write(spark, output)
     assert stored_rows(spark, table) == later
 

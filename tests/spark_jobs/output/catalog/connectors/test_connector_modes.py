@@ -127,8 +127,8 @@ def test_checks_and_merges_see_the_stored_values(spark: SparkSession, table: str
         OutputMode.MERGE: {"merge_keys": ("day",)},
         OutputMode.OVERWRITE_PARTITIONS: {"replace_where": "day <> DATE'2026-01-02'"},
     }
-    for mode, given in changes.items():
-        output = output_of(spark, table, mode, str(mode), **given)
+    for mode, value in changes.items():
+        output = output_of(spark, table, mode, str(mode), **value)
         assert output.prepare()
         with pytest.raises(CheckFailedError), output.transaction():
             output.stage(spark.sql(times.format("2026-01-02 10:00", "2026-01-02 11:00")))
@@ -201,9 +201,9 @@ def test_tables_with_partition_transforms_get_the_rows_of_icebergs_own_writer(
         case _:
             merge = rows.alias("new").mergeInto(twin, f.expr("twin.id = new.id"))
             merge.whenMatched().updateAll().whenNotMatched().insertAll().merge()
-    found, expected = (sorted(map(tuple, spark.table(name).collect()), key=str) for name in names)
-    assert found == expected
-    assert len(found) == {OutputMode.APPEND: 6, OutputMode.OVERWRITE: 2, OutputMode.MERGE: 5}.get(mode, len(found))
+    actual, expected = (sorted(map(tuple, spark.table(name).collect()), key=str) for name in names)
+    assert actual == expected
+    assert len(actual) == {OutputMode.APPEND: 6, OutputMode.OVERWRITE: 2, OutputMode.MERGE: 5}.get(mode, len(actual))
     assert not output_of(spark, table, mode).prepare()
     for name in names:
         spark.sql(f"DROP TABLE {name}")
