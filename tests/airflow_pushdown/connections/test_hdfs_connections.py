@@ -18,8 +18,8 @@ def connection(conn_type: str = "hdfs", extra: object = None, **fields: object) 
     return Connection(conn_id="lake", conn_type=conn_type, extra=text, **fields)  # type: ignore[arg-type]
 
 
-def paths(source: Connection, *given: str) -> tuple[str, ...]:
-    sources = {"t": SourceSpec(format="json", path=given), "c": TableSourceSpec(table="db.t")}
+def paths(source: Connection, *locations: str) -> tuple[str, ...]:
+    sources = {"t": SourceSpec(format="json", path=locations), "c": TableSourceSpec(table="db.t")}
     completed = NameNode.of(source, {}).complete(sources)
     assert completed["c"] == sources["c"]
     assert isinstance(completed["t"], SourceSpec)

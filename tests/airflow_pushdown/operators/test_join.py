@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from refusals import refusal
 
 from airflow_pushdown.exceptions import ConfigError
 from airflow_pushdown.operators import PushdownJoinOperator
@@ -28,14 +29,6 @@ SOURCES: dict[str, dict[str, object]] = {
 def spec(**parameters: object) -> JobSpec:
     arguments = {"sources": SOURCES, "query": QUERY, **parameters}
     return PushdownJoinOperator(task_id="join", **arguments).build_spec("d/t/r/-1")  # type: ignore[arg-type]
-
-
-def refusal(**parameters: object) -> str:
-    with pytest.raises(ConfigError) as error:
-        spec(**parameters)
-    assert error.value.code is ErrorCode.BAD_SPEC
-    assert "\n" not in str(error.value)
-    return str(error.value)
 
 
 def test_the_parameters_become_the_job() -> None:
@@ -110,7 +103,9 @@ def test_a_table_of_the_catalog_may_be_among_the_sources() -> None:
     ],
 )
 def test_errors_name_the_parameter(parameters: dict[str, object], message: str) -> None:
-    assert refusal(**parameters).startswith(message)
+    error = refusal(spec, **parameters)
+    assert error.code is ErrorCode.BAD_SPEC
+    assert str(error).startswith(message)
 
 
 def test_an_unsafe_setting_of_any_source_raises() -> None:

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 import pytest
 from airflow.sdk import DAG
 from airflow.sdk.definitions.mappedoperator import MappedOperator
+from refusals import refusal
 
 from airflow_pushdown.exceptions import ConfigError
 from airflow_pushdown.operators import LazyOrcScanOperator, PushdownScanOperator
@@ -26,13 +27,6 @@ def spec(**parameters: object) -> JobSpec:
 
 def source(**parameters: object) -> SourceSpec:
     return spec(**parameters).sources["source"]
-
-
-def refusal(**parameters: object) -> ConfigError:
-    with pytest.raises(ConfigError) as error:
-        spec(**parameters)
-    assert "\n" not in str(error.value)
-    return error.value
 
 
 def test_the_parameters_become_the_job() -> None:
@@ -119,7 +113,7 @@ def test_rendered_template_strings_are_converted() -> None:
     ],
 )
 def test_a_wrong_parameter_is_one_line_that_names_it(parameters: dict[str, object], message: str) -> None:
-    assert str(refusal(**parameters)).startswith(message)
+    assert str(refusal(spec, **parameters)).startswith(message)
 
 
 def test_a_missing_required_parameter_raises_in_the_constructor() -> None:
@@ -134,7 +128,7 @@ def test_the_format_cannot_be_chosen() -> None:
 
 @pytest.mark.parametrize("reader", ["auto", "spark"])
 def test_use_selected_raises_unless_the_reader_is_pushdown(reader: str) -> None:
-    error = refusal(use_selected=True, reader=reader)
+    error = refusal(spec, use_selected=True, reader=reader)
     assert isinstance(error, AirflowFailException)
     assert error.code is ErrorCode.UNSAFE_SETTING
     assert str(error).startswith(f"use_selected=True needs reader='pushdown', not '{reader}'")
@@ -198,7 +192,7 @@ def test_the_setting_is_allowed_for_other_formats() -> None:
     ],
 )
 def test_a_contradiction_names_both_sides(parameters: dict[str, object], parameter: str, entry: str) -> None:
-    assert f"{parameter} contradicts conf entry {entry}" in str(refusal(**parameters))
+    assert f"{parameter} contradicts conf entry {entry}" in str(refusal(spec, **parameters))
 
 
 @pytest.mark.parametrize(("text", "value"), [("true", True), ("False", False)])

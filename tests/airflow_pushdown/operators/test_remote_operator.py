@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from refusals import refusal
 
 from airflow_pushdown.exceptions import ConfigError
 from airflow_pushdown.operators import RemoteScanOperator
@@ -26,14 +27,6 @@ def operator(**parameters: object) -> RemoteScanOperator:
 
 def spec(**parameters: object) -> JobSpec:
     return operator(**parameters).build_spec("d/t/r/-1")
-
-
-def refusal(**parameters: object) -> str:
-    with pytest.raises(ConfigError) as error:
-        spec(**parameters)
-    assert error.value.code is ErrorCode.BAD_SPEC
-    assert "\n" not in str(error.value)
-    return str(error.value)
 
 
 def test_the_parameters_become_the_job() -> None:
@@ -94,7 +87,9 @@ def test_a_query_can_replace_the_table() -> None:
     ],
 )
 def test_errors_name_the_parameter(parameters: dict[str, object], message: str) -> None:
-    assert refusal(**parameters).startswith(message)
+    error = refusal(spec, **parameters)
+    assert error.code is ErrorCode.BAD_SPEC
+    assert str(error).startswith(message)
 
 
 def test_the_connection_is_only_in_the_secrets(monkeypatch: pytest.MonkeyPatch) -> None:

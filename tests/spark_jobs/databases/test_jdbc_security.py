@@ -22,13 +22,13 @@ SHOWING = """
 import json, sys, time, urllib.request
 from pyspark.sql import SparkSession
 from pushdown_spark.session import PushdownSession
-given = json.load(sys.stdin)
+request = json.load(sys.stdin)
 builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "true").config("spark.ui.port", "0")
-for key, value in given["conf"].items():
+for key, value in request["conf"].items():
     builder = builder.config(key, value)
 spark = builder.getOrCreate()
 session = PushdownSession(spark)
-session.add_remote("source", given["connection"], table="shown", transport="jdbc")
+session.add_remote("source", request["connection"], table="shown", transport="jdbc")
 result = session.scan("source", where="k > 7 AND upper(s) = 'S9'")
 print("rows", result.run(lambda frame: frame.count()), result.report())
 for frame in (result.df, result.df.where("k > 8")):

@@ -237,3 +237,15 @@ def hidden_files(target: Path) -> list[str]:
     """Return the content of the hidden directory of an output."""
     control = target.parent / f".{target.name}.pushdown"
     return sorted(str(path.relative_to(control)) for path in control.rglob("*"))
+
+
+def expected_tree(mode: OutputMode, old: Mapping[str, str], new: Mapping[str, str]) -> Tree:
+    """Return the contents after one undisturbed run that writes `new`. Both have one content for each partition."""
+    if mode is OutputMode.APPEND:
+        return {day: sorted(rows[day] for rows in (old, new) if day in rows) for day in sorted(old.keys() | new.keys())}
+    rest = old if mode is OutputMode.OVERWRITE_PARTITIONS else {}
+    return tree_of(dict(sorted({**rest, **new}.items())))
+
+
+def tree_of(rows: Mapping[str, str]) -> Tree:
+    return {day: [content] for day, content in rows.items()}

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 
-from interrupted_files import InterruptedFiles, hidden_files, stage, without_interruption
+from interrupted_files import InterruptedFiles, Tree, hidden_files, stage, without_interruption
 from pyspark.sql import SparkSession
 
 from pushdown_spark.contract import CatalogOutputSpec, OutputMode
@@ -22,7 +22,6 @@ from pushdown_spark.runtime.file_systems.hadoop_files import HadoopFiles
 OLD = {"day=1": "old 1", "day=2": "old 2", "day=3": "old 3"}
 NEW = {"day=2": "new 2", "day=3": "new 3", "day=4": "new 4"}
 DATABASE = "faults"
-Rows = dict[str, list[str]]
 
 
 class InterruptedEntry(CatalogEntry):
@@ -88,12 +87,12 @@ class Table:
     def exists(self) -> bool:
         return self.spark.catalog.tableExists(f"{DATABASE}.{self.name}")
 
-    def rows(self) -> Rows:
+    def rows(self) -> Tree:
         """Return the rows that readers see, by partition."""
         if not self.exists():
             return {}
         self.spark.catalog.refreshTable(f"{DATABASE}.{self.name}")
-        actual: Rows = {}
+        actual: Tree = {}
         for row in self.spark.table(f"{DATABASE}.{self.name}").collect():
             actual.setdefault(f"day={row['day']}", []).append(row["value"])
         return {day: sorted(actual[day]) for day in sorted(actual)}
@@ -130,7 +129,7 @@ class Table:
         return FileOutput(self.spark, target, log, ReadPathProtection(HadoopFiles(self.spark), paths, ()))
 
     def write(self, output: FileOutput, rows: Mapping[str, str] = NEW) -> None:
-        """Make all steps of one attempt. Rows of a new table are staged by Spark, which knows their types."""
+        """Make all steps of one attempt. Tree of a new table are staged by Spark, which knows their types."""
         if not output.prepare():
             return
         with output.transaction():
@@ -143,15 +142,3 @@ class Table:
     def drop(self) -> None:
         with suppress(Exception):
             self.spark.sql(f"DROP TABLE IF EXISTS {DATABASE}.{self.name}")
-
-
-def expected(mode: OutputMode, old: Mapping[str, str], new: Mapping[str, str] = NEW) -> Rows:
-    """Return the rows of the table after one undisturbed run."""
-    if mode is OutputMode.APPEND:
-        return {day: sorted(rows[day] for rows in (old, new) if day in rows) for day in sorted(old.keys() | new.keys())}
-    rest = old if mode is OutputMode.OVERWRITE_PARTITIONS else {}
-    return {day: [content] for day, content in sorted({**rest, **new}.items())}
-
-
-def sorted_files(rows: Mapping[str, str]) -> Rows:
-    return {day: [content] for day, content in rows.items()}

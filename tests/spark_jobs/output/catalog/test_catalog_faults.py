@@ -11,13 +11,15 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from interrupted_catalogs import DATABASE, NEW, OLD, Table, expected, sorted_files
+from interrupted_catalogs import DATABASE, NEW, OLD, Table
 from interrupted_files import (
     InterruptedCopies,
     InterruptedFiles,
     KilledError,
+    expected_tree,
     failing_at,
     killed_at,
+    tree_of,
     without_interruption,
 )
 from pyspark.sql import SparkSession
@@ -58,7 +60,7 @@ def test_retry_after_kill_equals_one_run(
     table: Table, mode: OutputMode, has_table: bool, store: type[InterruptedFiles]
 ) -> None:
     table.has_table = has_table
-    clean = expected(mode, OLD if has_table else {})
+    clean = expected_tree(mode, OLD if has_table else {}, NEW)
     for number in count(1):
         table.create()
         files = killed_at(number, store)
@@ -95,9 +97,9 @@ def test_killed_run_keeps_a_table_of_another_program(table: Table, mode: OutputM
         with suppress(PushdownError):
             table.write(table.open_attempt(mode, "run"))
         outcomes.add(is_committed)
-        own = expected(mode, {})
+        own = expected_tree(mode, {}, NEW)
         actual = table.rows()
-        assert actual == (own if is_committed or not table.has_table else sorted_files(OLD)), f"killed before {number}"
+        assert actual == (own if is_committed or not table.has_table else tree_of(OLD)), f"killed before {number}"
         assert table.hidden_files() == [], f"killed before operation {number}"
         table.drop()
         if not files.is_reached:
@@ -155,9 +157,9 @@ def test_other_run_after_kill_sees_old_or_new_rows(
         other = table.open_attempt(OutputMode.OVERWRITE_PARTITIONS, "other", others, patience=IMPATIENT)
         assert other.prepare()
         actual = table.rows()
-        assert actual in (sorted_files(OLD), expected(mode, OLD)), f"killed before operation {number}"
+        assert actual in (tree_of(OLD), expected_tree(mode, OLD, NEW)), f"killed before operation {number}"
         assert table.partitions() == sorted(actual), f"killed before operation {number}"
-        outcomes.add(actual == sorted_files(OLD))
+        outcomes.add(actual == tree_of(OLD))
         other.abort()
         table.drop()
     assert outcomes == {True, False}
@@ -181,12 +183,12 @@ def test_failure_leaves_old_or_new_rows(table: Table, mode: OutputMode, has_tabl
         if other.prepare():
             other.abort()
         actual = table.rows()
-        assert actual in (sorted_files(old), expected(mode, old)), f"operations from {number} on failed"
+        assert actual in (tree_of(old), expected_tree(mode, old, NEW)), f"operations from {number} on failed"
         assert table.exists() == (has_table or actual != {}), f"operations from {number} on failed"
         if actual:
             assert table.partitions() == sorted(actual)
         table.write(table.open_attempt(mode, "run"))
-        assert table.rows() == expected(mode, old), f"operations from {number} on failed"
+        assert table.rows() == expected_tree(mode, old, NEW), f"operations from {number} on failed"
         assert table.hidden_files() == []
         table.drop()
 
@@ -205,7 +207,9 @@ def test_killed_repair_is_repaired(table: Table, mode: OutputMode, has_table: bo
             with suppress(KilledError):
                 table.write(table.open_attempt(mode, "run", files))
             table.write(table.open_attempt(mode, "run"))
-            assert table.rows() == expected(mode, OLD if has_table else {}), f"killed before {first} and {number}"
+            assert table.rows() == expected_tree(mode, OLD if has_table else {}, NEW), (
+                f"killed before {first} and {number}"
+            )
             assert table.hidden_files() == [], f"killed before {first} and {number}"
             table.drop()
             if not files.is_reached:
@@ -224,7 +228,7 @@ def test_retry_removes_replaced_partitions_without_new_rows(table: Table, new: d
         if not files.is_reached:
             break
         table.write(table.open_attempt(OutputMode.OVERWRITE_PARTITIONS, "run", where=where), new)
-        assert table.rows() == sorted_files(new), f"killed before operation {number}"
+        assert table.rows() == tree_of(new), f"killed before operation {number}"
         assert table.partitions() == sorted(new)
         assert table.hidden_files() == []
         table.drop()
@@ -251,6 +255,6 @@ def test_file_output_does_not_complete_the_commit_of_a_table(table: Table, spark
             assert "belongs to the table" in str(problem)
             refusals += 1
             table.write(table.open_attempt(OutputMode.OVERWRITE_PARTITIONS, "run"))
-            assert table.rows() == expected(OutputMode.OVERWRITE_PARTITIONS, OLD)
+            assert table.rows() == expected_tree(OutputMode.OVERWRITE_PARTITIONS, OLD, NEW)
         table.drop()
     assert refusals

@@ -73,9 +73,9 @@ def _database(spark: SparkSession, tmp_path: Path) -> Iterator[None]:
 
 
 def output_of(
-    spark: SparkSession, mode: OutputMode = OutputMode.APPEND, run: str = "run", table: str = TABLE, **given: object
+    spark: SparkSession, mode: OutputMode = OutputMode.APPEND, run: str = "run", table: str = TABLE, **fields: object
 ) -> FileOutput:
-    output = open_catalog_output(spark, CatalogOutputSpec(catalog_table=table, mode=mode, **given), run)  # type: ignore[arg-type]
+    output = open_catalog_output(spark, CatalogOutputSpec(catalog_table=table, mode=mode, **fields), run)  # type: ignore[arg-type]
     assert isinstance(output, FileOutput)
     return output
 
@@ -244,7 +244,7 @@ def test_tables_that_cannot_be_replaced_are_refused(spark: SparkSession, tmp_pat
     with pytest.raises(BadSpecError, match="has a directory of its own"):
         write(output_of(spark, table=f"{DATABASE}.p"), frame)
     write(output_of(spark, table=f"{DATABASE}.p"), frame.selectExpr("id", "2 AS p"))
-    for given, message in (
+    for fields, message in (
         ({"mode": OutputMode.MERGE, "merge_keys": ["id"]}, "output_mode: targets.p is a table of files; merge needs"),
         ({"partition_by": ["id"]}, "partition_by: targets.p is partitioned by p, not by id"),
         (
@@ -256,7 +256,7 @@ def test_tables_that_cannot_be_replaced_are_refused(spark: SparkSession, tmp_pat
         ({"table": "a b"}, "output_table: "),
     ):
         with pytest.raises(BadSpecError, match=message):
-            output_of(spark, **{"table": f"{DATABASE}.p", **given})  # type: ignore[arg-type]
+            output_of(spark, **{"table": f"{DATABASE}.p", **fields})  # type: ignore[arg-type]
     with pytest.raises(MissingPathError, match="has no database nope"):
         output_of(spark, table="nope.t")
     (tmp_path / "db" / "left").mkdir()

@@ -19,6 +19,7 @@ from interrupted_files import (
     InterruptedFiles,
     KilledError,
     UnansweredCopies,
+    expected_tree,
     failing_at,
     full_disk_from,
     hidden_files,
@@ -27,6 +28,7 @@ from interrupted_files import (
     stage,
     stalled_at,
     tree,
+    tree_of,
     without_interruption,
     write,
 )
@@ -46,18 +48,6 @@ MODES = [mode for mode in OutputMode if mode is not OutputMode.MERGE]
 CHANGING = [OutputMode.OVERWRITE, OutputMode.OVERWRITE_PARTITIONS, OutputMode.APPEND]
 IMPATIENT = 0.08
 STORES = [InterruptedFiles, InterruptedCopies]
-
-
-def expected(mode: OutputMode, old: dict[str, str], new: dict[str, str]) -> dict[str, list[str]]:
-    """Return the output after one undisturbed run."""
-    if mode is OutputMode.APPEND:
-        return {day: sorted(rows[day] for rows in (old, new) if day in rows) for day in sorted(old.keys() | new.keys())}
-    kept = old if mode is OutputMode.OVERWRITE_PARTITIONS else {}
-    return {day: [content] for day, content in sorted({**kept, **new}.items())}
-
-
-def sorted_files(rows: dict[str, str]) -> dict[str, list[str]]:
-    return {day: [content] for day, content in rows.items()}
 
 
 def create_output(spark: SparkSession, place: Path, number: int, old: dict[str, str]) -> Path:
@@ -88,10 +78,10 @@ def test_retry_after_kill_equals_one_run(
             write(open_attempt(spark, target, mode, "run", files=files), NEW)
         if not files.is_reached:
             break
-        is_there = tree(target) == expected(mode, old, NEW)
+        is_there = tree(target) == expected_tree(mode, old, NEW)
         again = OutputMode.OVERWRITE if is_there and mode not in CHANGING else mode
         write(open_attempt(spark, target, again, "run", files=without_interruption(store)), NEW)
-        assert tree(target) == expected(mode, old, NEW), f"killed before operation {number}"
+        assert tree(target) == expected_tree(mode, old, NEW), f"killed before operation {number}"
         assert hidden_files(target) == [], f"killed before operation {number}"
     assert number > 10, "a commit has more operations than that"
 
@@ -113,8 +103,8 @@ def test_other_run_after_kill_sees_old_or_new_output(
         other = open_attempt(spark, target, OutputMode.OVERWRITE_PARTITIONS, "other", files=others, patience=IMPATIENT)
         assert other.prepare()
         actual = tree(target)
-        assert actual in (sorted_files(OLD), expected(mode, OLD, NEW)), f"killed before operation {number}"
-        outcomes.add(actual == sorted_files(OLD))
+        assert actual in (tree_of(OLD), expected_tree(mode, OLD, NEW)), f"killed before operation {number}"
+        outcomes.add(actual == tree_of(OLD))
         with other.transaction():
             stage(other, {"day=9": "other 9"})
         assert tree(target) == actual | {"day=9": ["other 9"]}
@@ -143,7 +133,7 @@ def test_killed_repair_is_repaired(
         )
         assert third.prepare()
         third.abort()
-        assert tree(target) == sorted_files(OLD), f"repair killed before operation {number}"
+        assert tree(target) == tree_of(OLD), f"repair killed before operation {number}"
     assert number > 8
 
 
@@ -164,8 +154,8 @@ def test_killed_undo_of_complete_moves_is_repaired(
         other = open_attempt(spark, target, OutputMode.APPEND, "other", files=others, patience=IMPATIENT)
         assert other.prepare()
         other.abort()
-        assert tree(target) in (sorted_files(OLD), expected(mode, OLD, NEW)), f"killed before operation {number}"
-    assert tree(target) == sorted_files(OLD)
+        assert tree(target) in (tree_of(OLD), expected_tree(mode, OLD, NEW)), f"killed before operation {number}"
+    assert tree(target) == tree_of(OLD)
 
 
 def _is_half_done(
@@ -174,7 +164,7 @@ def _is_half_done(
     target = create_output(spark, place / "probe", number, OLD)
     with pytest.raises(KilledError):
         write(open_attempt(spark, target, mode, "run", files=killed_at(number, store)), NEW)
-    return tree(target) not in (sorted_files(OLD), expected(mode, OLD, NEW))
+    return tree(target) not in (tree_of(OLD), expected_tree(mode, OLD, NEW))
 
 
 @pytest.mark.parametrize("mode", CHANGING)
@@ -196,7 +186,7 @@ def test_lost_staged_rows_keep_the_old_rows(
             open_attempt(spark, target, OutputMode.APPEND, "other", patience=IMPATIENT).prepare()
         places = (target, target.parent / f".{target.name}.pushdown")
         on_disk = {path.read_text() for place in places for path in place.rglob("part-*")}
-        replaced = {old for day, old in OLD.items() if tree(target).get(day) == expected(mode, OLD, NEW).get(day)}
+        replaced = {old for day, old in OLD.items() if tree(target).get(day) == expected_tree(mode, OLD, NEW).get(day)}
         assert on_disk | replaced >= set(OLD.values()), f"killed before operation {number}"
 
 
@@ -258,9 +248,9 @@ def test_next_run_completes_a_failed_undo(
         other = open_attempt(spark, target, OutputMode.APPEND, "other", patience=IMPATIENT)
         assert other.prepare()
         other.abort()
-        assert tree(target) in (sorted_files(OLD), expected(mode, OLD, NEW)), f"operations from {number} on failed"
+        assert tree(target) in (tree_of(OLD), expected_tree(mode, OLD, NEW)), f"operations from {number} on failed"
         write(open_attempt(spark, target, mode, "run"), NEW)
-        assert tree(target) == expected(mode, OLD, NEW)
+        assert tree(target) == expected_tree(mode, OLD, NEW)
         assert hidden_files(target) == []
 
 
@@ -278,11 +268,11 @@ def test_failure_leaves_old_or_new_output(
             failed = True
         if not files.is_reached:
             break
-        assert tree(target) in (sorted_files(OLD), expected(mode, OLD, NEW)), f"operation {number} failed"
+        assert tree(target) in (tree_of(OLD), expected_tree(mode, OLD, NEW)), f"operation {number} failed"
         if not failed:
-            assert tree(target) == expected(mode, OLD, NEW)
+            assert tree(target) == expected_tree(mode, OLD, NEW)
         write(open_attempt(spark, target, mode, "run"), NEW)
-        assert tree(target) == expected(mode, OLD, NEW)
+        assert tree(target) == expected_tree(mode, OLD, NEW)
         assert hidden_files(target) == []
 
 
@@ -298,11 +288,11 @@ def test_a_full_disk_leaves_the_old_output_and_no_hidden_file(
                 write(open_attempt(spark, target, mode, "run", files=files), NEW)
             except OSError:
                 failed = True
-        assert tree(target) == (sorted_files(OLD) if failed else expected(mode, OLD, NEW)), f"full from {number} on"
+        assert tree(target) == (tree_of(OLD) if failed else expected_tree(mode, OLD, NEW)), f"full from {number} on"
         commit_directory = target.with_name(f".{target.name}.pushdown").rglob("*")
         assert [path.name for path in commit_directory if path.is_file()] == [], f"full from {number} on"
         write(open_attempt(spark, target, mode, "run"), NEW)
-        assert tree(target) == expected(mode, OLD, NEW)
+        assert tree(target) == expected_tree(mode, OLD, NEW)
         if not files.is_reached:
             break
     assert number > 10
@@ -339,7 +329,7 @@ def test_stalled_process_changes_nothing_after_takeover(
             assert actual == after, f"stalled before operation {number}: {errors[0]!r}"
         else:
             # It had not begun its commit, so that it could still make it, or had nothing but cleaning left.
-            assert actual in (after, expected(mode, {**OLD, "day=9": "later 9", "day=2": "later 2"}, NEW))
+            assert actual in (after, expected_tree(mode, {**OLD, "day=9": "later 9", "day=2": "later 2"}, NEW))
         hidden_left = [name for name in hidden_files(target) if name.startswith("aside-")]
         assert hidden_left == []
     assert number > 10
@@ -369,4 +359,4 @@ def test_stalled_commit_raises_output_taken(spark: SparkSession, tmp_path: Path)
     resume.set()
     thread.join()
     assert isinstance(errors[0], OutputTakenError)
-    assert tree(target) == {**sorted_files(OLD), "day=9": ["other 9"]}
+    assert tree(target) == {**tree_of(OLD), "day=9": ["other 9"]}

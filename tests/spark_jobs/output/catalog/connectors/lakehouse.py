@@ -22,11 +22,11 @@ CREATING = [mode for mode in OutputMode if mode is not OutputMode.MERGE]
 
 
 def output_of(
-    spark: SparkSession, table: str, mode: OutputMode, run: str = "run", generation: str = "", **given: object
+    spark: SparkSession, table: str, mode: OutputMode, run: str = "run", generation: str = "", **options: object
 ) -> ConnectorOutput:
     keys = {"merge_keys": ("id",)} if mode is OutputMode.MERGE else {}
     source_format = "iceberg" if table.startswith(CATALOG) else "delta"
-    spec = CatalogOutputSpec(catalog_table=table, mode=mode, format=source_format, **{**keys, **given})
+    spec = CatalogOutputSpec(catalog_table=table, mode=mode, format=source_format, **{**keys, **options})
     output = open_catalog_output(spark, spec, run, generation)
     assert isinstance(output, ConnectorOutput)
     return output
