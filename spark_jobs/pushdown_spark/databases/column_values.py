@@ -49,6 +49,7 @@ class TargetColumn:
     has_nul: bool = True
     has_nan: bool = True
     has_infinity: bool = True
+    """Whether the type has the character NUL, NaN and infinity."""
     is_padded: bool = False
     """Set for char(n), whose trailing spaces mean nothing, and for binary(n), whose values all have n bytes."""
     is_single: bool = False

@@ -43,8 +43,8 @@ _NEEDS_INNODB = (
 )
 """Settings with which tables of Aria would be missing on other servers of a cluster, not encrypted, or refused."""
 _CSV = "CHARACTER SET utf8mb4 FIELDS TERMINATED BY ',' ENCLOSED BY '\"' ESCAPED BY '' LINES TERMINATED BY '\\n'"
-_PIECE = 1 << 20
-"""The most bytes in a packet of rows."""
+_MAX_PACKET_BYTES = 1 << 20
+"""The limit of a packet of rows."""
 _QUALIFIER = re.compile(r"`[^`]*`\.`[^`]*`\.(?=`)")
 _NOT_ALLOWED = frozenset({1148, 3948, 4166})
 """Errors of servers that do not allow LOAD DATA LOCAL."""
@@ -177,7 +177,7 @@ class MysqlWriter(WriteConnection):
         request = connection._read_packet()  # type: ignore[no-untyped-call]
         if not request.is_load_local_packet():
             raise pymysql.err.OperationalError(CR.CR_MALFORMED_PACKET, "the server did not ask for the rows")
-        size = min(_PIECE, self._server.packet // 2)
+        size = min(_MAX_PACKET_BYTES, self._server.packet // 2)
         for start in range(0, len(content), size):
             connection.write_packet(bytes(content[start : start + size]))
         connection.write_packet(b"")

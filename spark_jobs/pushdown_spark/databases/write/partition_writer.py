@@ -2,15 +2,15 @@
 
 Each attempt of a task loads its rows in one transaction, which ends by recording the partition. The record is unique,
 so that the rows of one attempt count, whatever number of attempts Spark starts. An attempt that finds its partition
-recorded undoes its transaction. Each attempt of a run has its own tables, so that tasks of an earlier
-attempt cannot add rows.
+recorded undoes its transaction. Each attempt of a run has its own tables, so that tasks of an earlier attempt cannot
+add rows.
 
 Spark may accept another attempt than the recorded one, if an executor is lost before it can report. If the rows of a
-query are distributed by chance, the rows of the two may differ. Each attempt therefore returns the end of its name,
-which is recorded too, and the driver compares them.
+query depend on chance, those of the two attempts may differ. Each attempt therefore has a random suffix, which it
+records and returns, and the driver compares both.
 
 In MySQL, MariaDB and SQLite, the staging table stays empty: each attempt of a task creates its own part, a table
-like it, whose name ends so. In SQLite, a part is a file next to the database.
+like it whose name has the suffix. In SQLite, a part is a file next to the database.
 
 Workers import this module, so it must not import the packages that only the driver needs.
 """
@@ -74,7 +74,7 @@ class PartitionWriter:
     def load(self, partition: int, batches: Iterator[pa.RecordBatch]) -> tuple[str, int, bool]:
         """Load the rows of a partition, unless another attempt has.
 
-        Return the end of this attempt's name, the number of its rows, and whether they count.
+        Return this attempt's suffix, the number of its rows, and whether they count.
         """
         suffix = f"_{uuid.uuid4().hex[:8]}"
         table, rows, is_recorded = with_suffix(self.table, suffix if self.has_parts else ""), 0, False

@@ -161,7 +161,7 @@ class TableAttempt:
     def check_accepted(self, suffixes: Mapping[int, str]) -> None:
         """Raise RemoteFailedError unless the rows that count are those of the task attempts that Spark has accepted.
 
-        `suffixes` has the ends of their names by partition.
+        `suffixes` has their random suffixes by partition.
         """
         with closing(self._connect(self._address)) as connection:
             suffixes_in_table = self._current_table.change.staging.suffixes(connection)
