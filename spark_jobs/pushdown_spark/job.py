@@ -78,10 +78,10 @@ class JobRun:
         """Create the run of a spec, and of the file that it comes from."""
         self._spec = spec
         self._file = file
-        self._started = time.monotonic()
+        self._start_time = time.monotonic()
         self._secrets = SecretValues()
         self._application_id: str | None = None
-        self._started_runs: dict[str, QueryRun] = {}
+        self._runs: dict[str, QueryRun] = {}
         self._reports: dict[str, ScanReport] = {}
 
     def execute(self) -> JobResult:
@@ -176,28 +176,28 @@ class JobRun:
 
             check_shared_targets(spark, self._spec, self._secrets)
         for name, run in queries.items():
-            self._started_runs[name] = run
-            started = time.monotonic()
+            self._runs[name] = run
+            start = time.monotonic()
             rows, error = None, None
             try:
                 rows = run.run()
             except BaseException as exc:
                 error = self.error_of(exc)
                 if not isinstance(exc, Exception) or error.code is ErrorCode.DRIVER_KILLED:
-                    self._reports[name] = run.report(rows, time.monotonic() - started, error)
+                    self._reports[name] = run.report(rows, time.monotonic() - start, error)
                     return self._result(error)
-            self._reports[name] = run.report(rows, time.monotonic() - started, error)
+            self._reports[name] = run.report(rows, time.monotonic() - start, error)
         return self._result(None)
 
     def _progress(self) -> Progress | None:
         """Return the progress of the query or the scan that runs, or None if none does."""
-        if not self._started_runs:
+        if not self._runs:
             return None
-        name, run = list(self._started_runs.items())[-1]
+        name, run = list(self._runs.items())[-1]
         progress = run.progress()
         if progress is None or name == _ONLY_QUERY:
             return progress
-        position = {"scan": name, "scan_number": len(self._started_runs), "scans_total": len(self._spec.scans)}
+        position = {"scan": name, "scan_number": len(self._runs), "scans_total": len(self._spec.scans)}
         return progress.model_copy(update=position)
 
     def _publish(self, spark: SparkSession, progress: Progress) -> None:
@@ -213,8 +213,8 @@ class JobRun:
 
     def _result(self, error: JobError | None) -> JobResult:
         """Return the result. `error` is the reason why the job stopped."""
-        runs, reports = self._started_runs, self._reports
-        result = JobResult(application_id=self._application_id, seconds=round(time.monotonic() - self._started, 3))
+        runs, reports = self._runs, self._reports
+        result = JobResult(application_id=self._application_id, seconds=round(time.monotonic() - self._start_time, 3))
         if self._spec.scans:
             sources = {name: source for name, run in runs.items() for source in run.sources.values()}
             counts = [report.rows for report in reports.values() if report.rows is not None]
@@ -305,10 +305,10 @@ def _start_spark(conf: dict[str, str]) -> SparkSession:
     """Start Spark with the settings of the job. Settings of the submission replace the defaults."""
     # Only the JVM knows the settings of spark-submit, so it starts before the defaults are applied.
     start_jvm()
-    submitted = SparkConf()
+    spark_conf = SparkConf()
     builder = SparkSession.builder
     for key, value in _DEFAULT_SETTINGS.items():
-        if not submitted.contains(key):
+        if not spark_conf.contains(key):
             builder = builder.config(key, value)
     for key, value in conf.items():
         builder = builder.config(key, value)
@@ -320,16 +320,16 @@ def _start_spark(conf: dict[str, str]) -> SparkSession:
 
 def error_of_scans(scans: Collection[str], reports: Mapping[str, ScanReport]) -> JobError | None:
     """Return one error for all failed scans, or None if none failed. It is retryable if one of their errors is."""
-    failed = {name: report.error for name, report in reports.items() if report.error is not None}
-    if not failed:
+    errors = {name: report.error for name, report in reports.items() if report.error is not None}
+    if not errors:
         return None
-    representative = next((error for error in failed.values() if error.retryable), next(iter(failed.values())))
+    representative = next((error for error in errors.values() if error.retryable), next(iter(errors.values())))
     missing = [name for name in scans if name not in reports]
-    completed = [name for name in reports if name not in failed]
-    parts = [f"{len(failed)} of {len(scans)} scans failed: "]
-    parts.append("; ".join(f"{name}: {error.message} ({error.code.value})" for name, error in failed.items()))
-    if completed:
-        parts.append(f". Completed: {', '.join(completed)}")
+    successes = [name for name in reports if name not in errors]
+    parts = [f"{len(errors)} of {len(scans)} scans failed: "]
+    parts.append("; ".join(f"{name}: {error.message} ({error.code.value})" for name, error in errors.items()))
+    if successes:
+        parts.append(f". Completed: {', '.join(successes)}")
     if missing:
         parts.append(f". Not run: {', '.join(missing)}")
     return representative.model_copy(update={"message": "".join(parts)})

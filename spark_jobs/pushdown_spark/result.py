@@ -174,12 +174,12 @@ class ScanResult(PushdownResult):
         report = scan.report_of_run()
 
         def complete() -> SourceReport:
-            planned = report()
-            if planned.cost is not None:
-                planned = planned.model_copy(update={"cost": planned.cost.with_measurement(counts.seconds)})
-            if planned.bytes_read is None:
-                planned = scan.add_spark_counts(planned, counts)
-            return planned.model_copy(update={"rows_returned": self.rows})
+            run_report = report()
+            if run_report.cost is not None:
+                run_report = run_report.model_copy(update={"cost": run_report.cost.with_measurement(counts.seconds)})
+            if run_report.bytes_read is None:
+                run_report = scan.add_spark_counts(run_report, counts)
+            return run_report.model_copy(update={"rows_returned": self.rows})
 
         return complete
 
@@ -195,12 +195,12 @@ class ScanResult(PushdownResult):
             rows = _collect(self._spark, self._scan, self._limit)
             yield self._frame() if rows is None else rows
         else:
-            persisted: list[DataFrame] = []
+            disk_frames: list[DataFrame] = []
             try:
-                rows = _persist(self._scan, self._limit, persisted)
+                rows = _persist(self._scan, self._limit, disk_frames)
                 yield self._frame() if rows is None else rows
             finally:
-                for frame in persisted:
+                for frame in disk_frames:
                     frame.unpersist()
 
     def report(self) -> dict[str, SourceReport]:
@@ -265,14 +265,14 @@ def _has_replaced_bytes(spark: SparkSession, rows: JavaObject) -> bool:
     return any(builder().append(piece).indexOf("\ufffd") >= 0 for piece in pieces)
 
 
-def _persist(scan: ProjectedScan, limit: int, persisted: list[DataFrame]) -> DataFrame | None:
+def _persist(scan: ProjectedScan, limit: int, disk_frames: list[DataFrame]) -> DataFrame | None:
     """Return at most `limit` rows, persisted piece by piece; None if Spark's LIMIT must stop the scan.
 
-    The pieces are appended to `persisted`. The caller unpersists them after the action.
+    The pieces are appended to `disk_frames`. The caller unpersists them after the action.
     """
     pieces = scan.scan.incremental(limit)
     count = 0
     while pieces is not None and count < limit and (piece := next(pieces, None)) is not None:
-        persisted.append(scan.project(piece).persist(StorageLevel.DISK_ONLY))
-        count += persisted[-1].count()
-    return reduce(DataFrame.unionAll, persisted).limit(limit) if persisted else None
+        disk_frames.append(scan.project(piece).persist(StorageLevel.DISK_ONLY))
+        count += disk_frames[-1].count()
+    return reduce(DataFrame.unionAll, disk_frames).limit(limit) if disk_frames else None

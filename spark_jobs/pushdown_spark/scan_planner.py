@@ -121,9 +121,9 @@ def _with_malformed_count(spark: SparkSession, relation: FileRelation, request: 
     if column in relation.schema.fieldNames():
         data = relation.data_schema
     schema = StructType([*data.fields, *relation.partition_schema.fields])
-    loaded = relation.loader.load({CORRUPT_OPTION: column}, schema)
-    malformed = MalformedLines(loaded, column, relation.schema.fieldNames())
-    return replace(request, malformed_lines=malformed).with_frame(malformed.frame)
+    frame = relation.loader.load({CORRUPT_OPTION: column}, schema)
+    lines = MalformedLines(frame, column, relation.schema.fieldNames())
+    return replace(request, malformed_lines=lines).with_frame(lines.frame)
 
 
 def _plan_format(spark: SparkSession, request: ScanRequest, loader: FileLoader) -> PlannedScan:
@@ -181,6 +181,6 @@ def _listing_notes(source: Source) -> tuple[str, ...]:
     if source.schema is None and infers:
         notes.append("no schema is declared, so Spark read every file once more to infer it")
     if source.table is None and not is_option_on(source.options, "recursivefilelookup"):
-        skipped = [path for path in source.paths if has_plain_directories(path)]
-        notes += [f"Spark skips sub-directories of {path}; set recursiveFileLookup=true" for path in skipped]
+        shallow_paths = [path for path in source.paths if has_plain_directories(path)]
+        notes += [f"Spark skips sub-directories of {path}; set recursiveFileLookup=true" for path in shallow_paths]
     return tuple(notes)

@@ -65,7 +65,7 @@ class PushdownSession:
         if fields.get("max_malformed") is not None:
             raise BadSpecError(f"source {name!r}: max_malformed: only jobs have this limit; remove it")
         paths = (path,) if isinstance(path, str) else tuple(path)
-        self.add(name, _validated(name, SourceSpec, {"format": format, "path": paths, **fields}))
+        self.add(name, _build_model(name, SourceSpec, {"format": format, "path": paths, **fields}))
 
     def add_table(self, name: str, table: str, **fields: Unpack[ReaderFields]) -> None:
         """Declare a table or view of Spark's catalog. `fields` are fields of `TableSourceSpec`, such as `reader`.
@@ -74,7 +74,7 @@ class PushdownSession:
 
         Raises BadSpecError for invalid values.
         """
-        self.add(name, _validated(name, TableSourceSpec, {"table": table, **fields}))
+        self.add(name, _build_model(name, TableSourceSpec, {"table": table, **fields}))
 
     def add_remote(self, name: str, connection: Mapping[str, object], **fields: Unpack[RemoteFields]) -> None:
         """Declare a database table.
@@ -85,8 +85,8 @@ class PushdownSession:
 
         Raises BadSpecError for invalid values. Its message never shows values of the connection.
         """
-        database = _validated(name, RemoteConnection, connection)
-        self.add(name, _validated(name, RemoteSourceSpec, fields), database)
+        database = _build_model(name, RemoteConnection, connection)
+        self.add(name, _build_model(name, RemoteSourceSpec, fields), database)
 
     def add(self, name: str, source: AnySourceSpec, connection: RemoteConnection | None = None) -> None:
         """Declare a source from its part of a job spec, a database source with its connection.
@@ -151,7 +151,7 @@ class PushdownSession:
         return self._sources[name]
 
 
-def _validated(name: str, model: type[Spec], fields: Mapping[str, object]) -> Spec:
+def _build_model(name: str, model: type[Spec], fields: Mapping[str, object]) -> Spec:
     """Return the model of the fields that are not None. Raises BadSpecError for invalid values."""
     try:
         return model.model_validate({field: value for field, value in fields.items() if value is not None})
@@ -203,9 +203,9 @@ def _check_query(
     planned: PlannedScan, scan: ProjectedScan, select: Callable[[DataFrame], DataFrame], where: str | None
 ) -> None:
     """Analyze a query with Spark, so that its errors name `where`. Spark's own scan keeps the DataFrame for the run."""
-    shortened = None if where is None else shorten_lists(where)
-    if scan.scan.is_native and shortened == where:
+    short_where = None if where is None else shorten_lists(where)
+    if scan.scan.is_native and short_where == where:
         analyze(scan.frame, "where")
     else:
         frame = planned.analysis_frame()
-        analyze(lambda: select(frame if shortened is None else frame.where(shortened)), "where")
+        analyze(lambda: select(frame if short_where is None else frame.where(short_where)), "where")
