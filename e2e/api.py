@@ -127,17 +127,14 @@ def _checked_json(response: httpx.Response) -> Json:
 
 
 def _run_path(dag_id: str, run_id: str) -> str:
-    """Return the path of a run."""
     return f"/dags/{dag_id}/dagRuns/{run_id}"
 
 
 def _tasks_path(dag_id: str, run_id: str) -> str:
-    """Return the path of a run's task instances."""
     return f"{_run_path(dag_id, run_id)}/taskInstances"
 
 
 def _task_path(dag_id: str, run_id: str, task_id: str) -> str:
-    """Return the path of a task instance."""
     return f"{_tasks_path(dag_id, run_id)}/{task_id}"
 
 

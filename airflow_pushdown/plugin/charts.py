@@ -160,7 +160,6 @@ def _chart(
     format_value: Callable[[float], str],
     marks: tuple[int, ...],
 ) -> Chart:
-    """Return a chart of one measure of the runs."""
     values = [measure(run) for run in runs]
     numbers = [value for value in values if value is not None]
     largest = max(numbers, default=0)

@@ -75,17 +75,17 @@ def find_installation(
     `SparkSubmitNotFoundError`, which names the searched directories, if there is no spark-submit.
     """
     python = spark_python or environ.get(SPARK_PYTHON_VARIABLE) or environ.get("PYSPARK_PYTHON")
-    if spark_python and not _executable(Path(spark_python)):
+    if spark_python and not _is_executable(Path(spark_python)):
         raise config_error(
             f"spark_python: {spark_python} is not an executable file; set it to the Python of the Spark environment"
         )
     if os.sep in binary:
-        if not _executable(Path(binary)):
+        if not _is_executable(Path(binary)):
             raise _not_found_error([binary])
         return SparkInstallation(binary=binary, python=python, home=spark_home)
     candidates = _candidates(spark_home, spark_python, environ)
     for directory, home in candidates:
-        if _executable(directory / binary):
+        if _is_executable(directory / binary):
             return SparkInstallation(binary=str(directory / binary), python=python, home=home)
         if home is not None and home == spark_home:
             raise config_error(
@@ -115,13 +115,11 @@ def _candidates(
     return candidates
 
 
-def _executable(path: Path) -> bool:
-    """Return whether a path is an executable file."""
+def _is_executable(path: Path) -> bool:
     return path.is_file() and os.access(path, os.X_OK)
 
 
 def _not_found_error(paths: list[str]) -> SparkSubmitNotFoundError:
-    """Return the error for a missing spark-submit."""
     return SparkSubmitNotFoundError(
         JobError(
             code=ErrorCode.SUBMIT_FAILED,

@@ -133,7 +133,6 @@ def longest_path(tree: exp.Expr, length: Callable[[exp.Expr, exp.Expr], int]) ->
 
 @cache
 def _data_type(name: str, dialect: str) -> exp.DataType:
-    """Parse a type."""
     return exp.DataType.build(name, dialect=dialect)
 
 

@@ -134,7 +134,6 @@ class ColumnConditions:
         return is_null(operand.value)
 
     def _null_safe_test(self, node: IsTrue | IsUnknown, polarity: Polarity) -> exp.Expr:
-        """Return a test that is never NULL."""
         if isinstance(node, IsTrue) and polarity is Polarity.TRUE_ROWS:
             return self.write(node.part, polarity)
         value = self.write(node.part, Polarity.VALUE)
