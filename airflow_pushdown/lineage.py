@@ -124,10 +124,7 @@ def _output_facets(result: JobResult) -> dict[str, DatasetFacet]:
 
 
 def _outputs(
-    spec: JobSpec,
-    sources: Mapping[str, tuple[Dataset, ...]],
-    result: JobResult,
-    connection: RemoteConnection | None,
+    spec: JobSpec, sources: Mapping[str, tuple[Dataset, ...]], result: JobResult, connection: RemoteConnection | None
 ) -> list[LineageDataset]:
     """Return the output with its row count and column lineage, or none if nothing was written."""
     dataset, summary = output_dataset(result, connection), result.output_summary

@@ -29,9 +29,7 @@ _SAMPLE = JobResult(
             reason="requested with reader='pushdown'",
             conjuncts=(
                 ConjunctReport(
-                    sql="tailnum = 'N328AA'",
-                    exactness=Exactness.INEXACT,
-                    pushed_as="byte pattern tailnum: N328AA",
+                    sql="tailnum = 'N328AA'", exactness=Exactness.INEXACT, pushed_as="byte pattern tailnum: N328AA"
                 ),
             ),
             columns=("month", "day", "tailnum"),

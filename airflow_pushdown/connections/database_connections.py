@@ -144,6 +144,6 @@ def _supported_extras(connection: Connection, names: frozenset[str], other_names
     unknown = sorted(set(extras) - names - other_names)
     if unknown:
         raise _ConnectionError(
-            f"unknown extras: {', '.join(unknown)}; supported are {', '.join(sorted(names | other_names))}",
+            f"unknown extras: {', '.join(unknown)}; supported are {', '.join(sorted(names | other_names))}"
         )
     return extras

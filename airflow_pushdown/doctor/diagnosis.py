@@ -68,10 +68,7 @@ def _installation(hook: SparkConnectionHook, settings: Settings) -> Iterator[Fin
     """Yield the findings about spark-submit, its Python, its Java and its jars."""
     try:
         installation = find_installation(
-            binary=hook.binary,
-            spark_home=settings.spark_home,
-            spark_python=settings.spark_python,
-            environ=os.environ,
+            binary=hook.binary, spark_home=settings.spark_home, spark_python=settings.spark_python, environ=os.environ
         )
         installation.check_supported()
     except PushdownTaskError as error:

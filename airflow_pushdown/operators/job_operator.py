@@ -219,8 +219,7 @@ class JobOperator(SparkSubmitOperator):
         self._submission = Submission(
             spec=self.complete_spec(
                 self.build_spec(
-                    f"{ti.dag_id}/{ti.task_id}/{ti.run_id}/{ti.map_index}",
-                    _generation(context, self.retries or 0),
+                    f"{ti.dag_id}/{ti.task_id}/{ti.run_id}/{ti.map_index}", _generation(context, self.retries or 0)
                 )
             ),
             secrets=self.job_secrets(),

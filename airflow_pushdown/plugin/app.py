@@ -119,8 +119,7 @@ def _report(session: SessionDep, key: TaskKey, *, in_airflow: bool) -> HTMLRespo
     run = task_run(session, key)
     if run is None:
         raise HTTPException(
-            HTTPStatus.NOT_FOUND,
-            f"there is no task instance {key.task_id} of {key.dag_id} in {key.run_id}",
+            HTTPStatus.NOT_FOUND, f"there is no task instance {key.task_id} of {key.dag_id} in {key.run_id}"
         )
     return HTMLResponse(render_report(run, in_airflow=in_airflow), headers=_HEADERS)
 

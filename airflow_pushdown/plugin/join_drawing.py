@@ -38,10 +38,7 @@ def tree_drawings(report: JoinReport) -> tuple[TreeDrawing, ...]:
     # The same relations are marked in both trees, although other ones may explain the new order as well.
     are_relations = all(len(node) == 1 for node in after)
     before = after if are_relations else moved_nodes(report.before, report.after)
-    return (
-        _draw("Before", report.before, before, has_run=False),
-        _draw("After", report.after, after, has_run=True),
-    )
+    return (_draw("Before", report.before, before, has_run=False), _draw("After", report.after, after, has_run=True))
 
 
 def drawing_size(drawings: Sequence[TreeDrawing]) -> str:

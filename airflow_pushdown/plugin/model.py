@@ -91,10 +91,7 @@ def job_funnel(result: JobResult) -> tuple[Step, ...]:
         ("rows after pushdown", known_sum(source.rows_after_pushdown for source in sources)),
         ("rows written" if result.output else "rows returned", result.rows),
     ]
-    return (
-        *_byte_steps([("bytes stored", result.bytes_total), ("bytes read", result.bytes_read)]),
-        *_row_steps(rows),
-    )
+    return (*_byte_steps([("bytes stored", result.bytes_total), ("bytes read", result.bytes_read)]), *_row_steps(rows))
 
 
 def rows_meaning(result: JobResult) -> str:

@@ -72,10 +72,7 @@ class ArchiveUse:
 
 @contextlib.contextmanager
 def use_archive(
-    directory: str | None,
-    installation: SparkInstallation,
-    environment: Mapping[str, str],
-    settings: Mapping[str, str],
+    directory: str | None, installation: SparkInstallation, environment: Mapping[str, str], settings: Mapping[str, str]
 ) -> Iterator[ArchiveUse | None]:
     """Yield how a job uses the archive of its installation, or None if it must run without one.
 

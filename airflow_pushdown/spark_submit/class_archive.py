@@ -223,10 +223,7 @@ def main() -> int:
     arguments = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     installation = find_installation(
-        binary="spark-submit",
-        spark_home=arguments.spark_home,
-        spark_python=arguments.spark_python,
-        environ=os.environ,
+        binary="spark-submit", spark_home=arguments.spark_home, spark_python=arguments.spark_python, environ=os.environ
     )
     environment = child_environment(os.environ, installation, extra={})
     archive = class_archive(arguments.directory, installation, environment)

@@ -104,12 +104,7 @@ class PushdownSession:
         self._sources[name] = Source.of(name, source, cold=self._cold)
 
     def scan(
-        self,
-        name: str,
-        *,
-        columns: Sequence[str] | None = None,
-        where: str | None = None,
-        limit: int | None = None,
+        self, name: str, *, columns: Sequence[str] | None = None, where: str | None = None, limit: int | None = None
     ) -> PushdownResult:
         """Return rows of one source: `columns` (paths, or None for all), `where` as Spark SQL, at most `limit` rows.
 

@@ -10,10 +10,7 @@ from pathlib import Path
 
 import pytest
 
-WALLS = [
-    ("airflow_pushdown", {"pyspark", "py4j"}),
-    ("pushdown_spark", {"airflow", "airflow_pushdown"}),
-]
+WALLS = [("airflow_pushdown", {"pyspark", "py4j"}), ("pushdown_spark", {"airflow", "airflow_pushdown"})]
 
 BLOCKER = """
 import importlib, pkgutil, sys

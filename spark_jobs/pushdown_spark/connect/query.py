@@ -176,10 +176,7 @@ class _SourceQuery:
         return frame if self.limit is None else frame.limit(self.limit)
 
     def result(
-        self,
-        scan: Scan,
-        fallback: Callable[[str], ConnectResult] | None = None,
-        problem: PushdownError | None = None,
+        self, scan: Scan, fallback: Callable[[str], ConnectResult] | None = None, problem: PushdownError | None = None
     ) -> ConnectResult:
         """Return the planned query with a scan of the source."""
         name = self.request.source.name

@@ -49,13 +49,7 @@ _ONE_SPLIT = {"spark.sql.files.maxPartitionBytes": str(1 << 62), "spark.sql.file
 class ConnectTextScan(JvmTextScan):
     """A string-search scan of one source by the text source of a Spark Connect server."""
 
-    def __init__(
-        self,
-        spark: SparkSession,
-        request: ScanRequest,
-        plan: JvmTextPlan,
-        paths: Sequence[str],
-    ) -> None:
+    def __init__(self, spark: SparkSession, request: ScanRequest, plan: JvmTextPlan, paths: Sequence[str]) -> None:
         """`paths` are the paths of the files to read."""
         super().__init__(spark, request, plan)
         self._paths = paths
@@ -147,11 +141,7 @@ def _paths(uris: Iterable[str]) -> list[str]:
 
 
 def _probe(
-    spark: SparkSession,
-    request: ScanRequest,
-    lines: LineSyntax,
-    filters: Sequence[StringFilter],
-    uris: Sequence[str],
+    spark: SparkSession, request: ScanRequest, lines: LineSyntax, filters: Sequence[StringFilter], uris: Sequence[str]
 ) -> tuple[dict[StringFilter, float], set[StringFilter]]:
     """Return the fraction of lines that match each filter in a sample, and the filters that a header matches.
 

@@ -120,12 +120,7 @@ def test_missing_libraries_of_jobs_are_an_error(mix_up: MixUp, spark_python: str
     ],
 )
 def test_a_name_that_the_declared_schema_lacks_is_an_error_before_the_submission(
-    start: Start,
-    spark_python: str,
-    tmp_path: Path,
-    query: dict[str, object],
-    error: type[Exception],
-    message: str,
+    start: Start, spark_python: str, tmp_path: Path, query: dict[str, object], error: type[Exception], message: str
 ) -> None:
     source = SourceSpec.model_validate({"format": "json", "path": [str(tmp_path)], "schema": "id bigint, kind string"})
     spec = JobSpec(run_key="d/t/r/-1", sources={"s": source}, query=QuerySpec.model_validate({"source": "s", **query}))

@@ -47,10 +47,7 @@ NOT_ORDERED = {
 
 @pytest.fixture(scope="module")
 def tables(
-    postgresql_server: Server,
-    mariadb_server: Server,
-    mysql_server: Server,
-    tmp_path_factory: pytest.TempPathFactory,
+    postgresql_server: Server, mariadb_server: Server, mysql_server: Server, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[dict[str, NastyTable]]:
     servers = {"mariadb": mariadb_server, "mysql": mysql_server}
     mysql = [mysql_table(servers[place.split()[0]], collation) for place, collation in COLLATIONS.items()]

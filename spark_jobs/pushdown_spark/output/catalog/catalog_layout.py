@@ -18,11 +18,7 @@ _CONNECTORS = frozenset({TableFormat.ICEBERG, TableFormat.DELTA})
 
 
 def file_spec(
-    spark: SparkSession,
-    output: CatalogOutputSpec,
-    entry: CatalogEntry,
-    table: TableDefinition | None,
-    location: str,
+    spark: SparkSession, output: CatalogOutputSpec, entry: CatalogEntry, table: TableDefinition | None, location: str
 ) -> OutputSpec:
     """Return how the files of a table are written. Raises BadSpecError if they cannot be."""
     if output.mode is OutputMode.MERGE:

@@ -341,12 +341,7 @@ def _change_error(entry: CatalogEntry) -> PushdownError:
 
 
 def open_file_table(
-    spark: SparkSession,
-    output: CatalogOutputSpec,
-    entry: CatalogEntry,
-    run_key: str,
-    *,
-    sources: Iterable[ReadPath],
+    spark: SparkSession, output: CatalogOutputSpec, entry: CatalogEntry, run_key: str, *, sources: Iterable[ReadPath]
 ) -> FileOutput:
     """Return a new attempt of the run with this key to write a table of files. `sources` are the paths that it reads.
 

@@ -145,11 +145,7 @@ class DatabaseOutput(Output):
 
 
 def open_database_output(
-    spark: SparkSession,
-    output: TableOutputSpec,
-    connection: RemoteConnection,
-    run_key: str,
-    generation: str = "",
+    spark: SparkSession, output: TableOutputSpec, connection: RemoteConnection, run_key: str, generation: str = ""
 ) -> DatabaseOutput:
     """Return a new attempt of the run with this key to change a table."""
     attempt = TableAttempt(address_of(connection), output, run_key, generation)

@@ -80,12 +80,7 @@ class CommitLog:
     """The commits of one output, for one attempt of one run."""
 
     def __init__(
-        self,
-        files: Files,
-        paths: OutputPaths,
-        *,
-        patience: float = PATIENCE_SECONDS,
-        catalog: Catalog | None = None,
+        self, files: Files, paths: OutputPaths, *, patience: float = PATIENCE_SECONDS, catalog: Catalog | None = None
     ) -> None:
         """A commit of another run without a heartbeat for `patience` seconds is undone."""
         self.files = files

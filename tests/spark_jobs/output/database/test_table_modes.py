@@ -66,10 +66,7 @@ def stored_rows(database: Database) -> list[tuple[object, object, str]]:
     ],
 )
 def test_each_mode_writes_the_rows_once(
-    spark: SparkSession,
-    database: Database,
-    spec: dict[str, object],
-    expected: list[tuple[int, str | None, str]],
+    spark: SparkSession, database: Database, spec: dict[str, object], expected: list[tuple[int, str | None, str]]
 ) -> None:
     assert write(output_of(spark, database, "old", mode="errorifexists"), frame(spark, OLD))
     assert write(output_of(spark, database, **spec), frame(spark, NEW))
