@@ -26,7 +26,7 @@ class ClusterDriverHook(SparkConnectionHook):
     _submission: Submission
     exchange: Exchange
     """The files through which the task and the job exchange the spec and the result."""
-    _killed = False
+    _is_killed = False
     _status: DriverStatus | None = None
     """The status of a driver that has ended."""
     _is_left = False
@@ -67,7 +67,7 @@ class ClusterDriverHook(SparkConnectionHook):
         if driver is None:
             return
         try:
-            self._status = driver.wait(self._status_poll_interval, lambda: self._killed, self._report_progress)
+            self._status = driver.wait(self._status_poll_interval, lambda: self._is_killed, self._report_progress)
         finally:
             self._run_post_submit_commands()
 

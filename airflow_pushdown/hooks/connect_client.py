@@ -69,7 +69,7 @@ class PushdownConnectHook(LoggingMixin):
         self._env_vars = serialize_all(env_vars)
         self._output = SubmitOutput()
         self._job: JobProcess | None = None
-        self._killed = False
+        self._is_killed = False
         self._exchange: Exchange | None = None
 
     def submit(self) -> None:
@@ -84,11 +84,11 @@ class PushdownConnectHook(LoggingMixin):
             secrets=confidential(self._secrets),
         )
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, (str(job_archive()), environment.get("PYTHONPATH"))))
-        if self._killed:
+        if self._is_killed:
             raise task_killed_error()
         with JobProcess(program, environment, exchange.private_directories) as job:
             self._job = job
-            if self._killed:
+            if self._is_killed:
                 job.kill()
             for line in job.lines():
                 self.log.log(self._output.add(line), "%s", line)
@@ -96,7 +96,7 @@ class PushdownConnectHook(LoggingMixin):
                 if application is not None and self._on_started is not None:
                     self._on_started(application)
         returncode = job.wait()
-        if self._killed:
+        if self._is_killed:
             raise task_killed_error()
         check_exit(returncode, self._output, has_result=exchange.read_result() is not None, program="the job")
 
@@ -118,7 +118,7 @@ class PushdownConnectHook(LoggingMixin):
 
     def on_kill(self) -> None:
         """End the job's process within 5 seconds. It interrupts what the server runs for it."""
-        self._killed = True
+        self._is_killed = True
         if self._job is not None:
             self._job.kill()
 

@@ -70,7 +70,7 @@ class PushdownSubmitHook(ClusterDriverHook):
         """
         self._submission = submission
         self._has_no_driver = False
-        self._reported: Application | None = None
+        self._last_application: Application | None = None
         self._output = SubmitOutput()
         try:
             super().__init__(
@@ -150,7 +150,7 @@ class PushdownSubmitHook(ClusterDriverHook):
             raise retryable_error("the next try of this task continues with the driver")
         result = self.exchange.read_result()
         self.exchange.discard()
-        if self._killed:
+        if self._is_killed:
             raise task_killed_error()
         if (driver := self.tracked_driver()) is not None:
             driver.delete_pod(result)
@@ -176,12 +176,12 @@ class PushdownSubmitHook(ClusterDriverHook):
 
     def _may_have_driver(self) -> bool:
         """Return whether a driver on a cluster may need the files of the run."""
-        has_ended = self._killed or self._has_no_driver or not self.is_cluster
+        has_ended = self._is_killed or self._has_no_driver or not self.is_cluster
         return not has_ended and self.exchange.read_spec() is not None
 
     def on_kill(self) -> None:
         """End every process of the job within 5 seconds. On a cluster, also stop the driver."""
-        self._killed = True
+        self._is_killed = True
         is_own = not self._leave_driver()
         if is_own and not self._kill_driver() and self.is_cluster:
             super().on_kill()
@@ -242,7 +242,7 @@ class PushdownSubmitHook(ClusterDriverHook):
 
     def _run_process(self, command: list[str], environment: Mapping[str, str]) -> int:
         """Start spark-submit, log its output, and return its exit code."""
-        if self._killed:
+        if self._is_killed:
             raise task_killed_error()
         try:
             job = JobProcess(command, environment, self.exchange.private_directories)
@@ -254,7 +254,7 @@ class PushdownSubmitHook(ClusterDriverHook):
                 # Without this attribute, the provider's hook does not stop a driver on a cluster.
                 self._submit_sp = job.popen
             self._job = job
-            if self._killed:
+            if self._is_killed:
                 job.kill()
             self._log_lines(job)
         return job.wait()
@@ -284,9 +284,13 @@ class PushdownSubmitHook(ClusterDriverHook):
                 continue
             level = self._output.add(line)
             application = started_application(line)
-            if application is not None and application != self._reported and self._submission.on_started is not None:
+            if (
+                application is not None
+                and application != self._last_application
+                and self._submission.on_started is not None
+            ):
                 # On a cluster, spark-submit prints the application several times.
-                self._reported = application
+                self._last_application = application
                 self._submission.on_started(application)
             if self.is_cluster:
                 self._process_submit_line(line)
@@ -318,7 +322,7 @@ class PushdownSubmitHook(ClusterDriverHook):
 
     def _check_success(self, returncode: int) -> None:
         """Raise unless spark-submit succeeded or the job wrote a result."""
-        if self._killed:
+        if self._is_killed:
             raise task_killed_error()
         has_result = self.exchange.read_result() is not None
         check_exit(returncode, self._output, has_result=has_result)

@@ -94,7 +94,7 @@ class JobOperator(SparkSubmitOperator):
         self.deferrable = deferrable
         self.history_page = ""
         self._submission: Submission | None = None
-        self._killed = False
+        self._is_killed = False
         if deferrable and self._deploy_mode == "client":
             raise _needs_cluster("deploy_mode is client")
         if deferrable and self._yarn_rm_auth is not None:
@@ -165,7 +165,7 @@ class JobOperator(SparkSubmitOperator):
 
     def on_kill(self) -> None:
         """Stop the Spark job, or prevent its start. `execute` then raises."""
-        was_killed, self._killed = self._killed, True
+        was_killed, self._is_killed = self._is_killed, True
         if self._hook is not None and not was_killed:
             self._hook.on_kill()
 
@@ -278,7 +278,7 @@ class JobOperator(SparkSubmitOperator):
         # The type of the attribute is that of the provider's hook.
         self._hook = cast("PushdownSubmitHook", hook)
         # A signal that arrived earlier found no hook whose job it could end.
-        if self._killed:
+        if self._is_killed:
             raise task_killed_error()
         hook.submit()
 
@@ -299,7 +299,7 @@ class JobOperator(SparkSubmitOperator):
             **self._spark_submit_options(),
         )
         # A signal that arrived earlier found no hook whose job it could end.
-        if self._killed:
+        if self._is_killed:
             raise task_killed_error()
         self._follow_driver(hook)
         return hook
