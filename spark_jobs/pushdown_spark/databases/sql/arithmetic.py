@@ -118,13 +118,13 @@ class ArithmeticWriter:
         if outcome.is_within(_LONG):
             # PostgreSQL computes narrower integers with fewer bits. Sums and products have enough.
             is_wide = isinstance(left.tree, exp.Add | exp.Sub | exp.Mul)
-            one, two = left.tree if is_wide else self._long(left), right.tree
+            left_tree, right_tree = left.tree if is_wide else self._long(left), right.tree
         elif self._can_limit(operator, left, right):
-            one, two, outcome = self._limited_operands(operator, left, right)
+            left_tree, right_tree, outcome = self._limited_operands(operator, left, right)
         else:
-            one, two = self._wide(left, right), self._wide(right, left)
+            left_tree, right_tree = self._wide(left, right), self._wide(right, left)
         # An expression of type int may be as large as a bigint in rows that Spark rechecks.
-        return self.recheck_overflow(binary(operator, one, two), wider_type(left, right), outcome)
+        return self.recheck_overflow(binary(operator, left_tree, right_tree), wider_type(left, right), outcome)
 
     def _long(self, value: TypedExpression) -> exp.Expr:
         """Return an integer as a bigint in PostgreSQL. The integers of the other databases have 64 bits or more."""
@@ -174,9 +174,9 @@ class ArithmeticWriter:
 
         Spark rechecks the rows where an operand exceeds its limit.
         """
-        one = self._limit(left, _safe_limit(operator, left, right))
-        two = self._limit(right, _safe_limit(operator, right, left))
-        return one.tree, two.tree, _outcome(operator, one.range, two.range)
+        left_value = self._limit(left, _safe_limit(operator, left, right))
+        right_value = self._limit(right, _safe_limit(operator, right, left))
+        return left_value.tree, right_value.tree, _outcome(operator, left_value.range, right_value.range)
 
     def _limit(self, value: TypedExpression, limit: IntegerRange) -> TypedExpression:
         if value.range.is_within(limit):
@@ -196,12 +196,12 @@ class ArithmeticWriter:
         """Return `left operator right` for `+`, `-` and `*` with a decimal, if Spark's result is exact."""
         if self._dialect is Dialect.SQLITE:
             raise UnsupportedError("SQLite computes decimals as doubles")
-        one, two = _decimal_type(left), _decimal_type(right)
+        left_type, right_type = _decimal_type(left), _decimal_type(right)
         if operator is exp.Mul:
-            precision, scale = one.precision + two.precision + 1, one.scale + two.scale
+            precision, scale = left_type.precision + right_type.precision + 1, left_type.scale + right_type.scale
         else:
-            scale = max(one.scale, two.scale)
-            precision = max(one.precision - one.scale, two.precision - two.scale) + scale + 1
+            scale = max(left_type.scale, right_type.scale)
+            precision = max(left_type.precision - left_type.scale, right_type.precision - right_type.scale) + scale + 1
         if precision > MAX_DECIMAL_DIGITS or scale > _MAX_SCALE:
             raise UnsupportedError("Spark rounds decimals of more than 38 digits")
         sides = [self._as_decimal(value) for value in (left, right)]
@@ -286,7 +286,7 @@ def _outcome(operator: type[exp.Binary], left: IntegerRange, right: IntegerRange
         return IntegerRange(left.low + right.low, left.high + right.high)
     if operator is exp.Sub:
         return IntegerRange(left.low - right.high, left.high - right.low)
-    return IntegerRange.around([one * two for one in (left.low, left.high) for two in (right.low, right.high)])
+    return IntegerRange.around([x * y for x in (left.low, left.high) for y in (right.low, right.high)])
 
 
 def _safe_limit(operator: type[exp.Binary], value: TypedExpression, other: TypedExpression) -> IntegerRange:
@@ -318,6 +318,6 @@ def are_comparable(left: TypedExpression, right: TypedExpression) -> bool:
         return True
     if not all(value.is_integer or isinstance(value.type, t.DecimalType) for value in (left, right)):
         return False
-    one, two = _decimal_type(left), _decimal_type(right)
-    integer_digits = max(one.precision - one.scale, two.precision - two.scale)
-    return integer_digits + max(one.scale, two.scale) <= MAX_DECIMAL_DIGITS
+    left_type, right_type = _decimal_type(left), _decimal_type(right)
+    integer_digits = max(left_type.precision - left_type.scale, right_type.precision - right_type.scale)
+    return integer_digits + max(left_type.scale, right_type.scale) <= MAX_DECIMAL_DIGITS
