@@ -46,8 +46,8 @@ def pack_environment(environment: Path, cache: Path, python_prefix: str | None) 
     """Pack an environment and print the path of its archive. Return 1 if it cannot be packed."""
     try:
         print(environment_archive(environment, cache, python_prefix))
-    except NotPackedError as problem:
-        print(problem, file=sys.stderr)
+    except NotPackedError as error:
+        print(error, file=sys.stderr)
         return 1
     return 0
 

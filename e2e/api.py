@@ -113,8 +113,8 @@ class AirflowApi:
     ) -> httpx.Response:
         try:
             return self._client.request(method, address, json=body, headers=headers)
-        except httpx.TransportError as problem:
-            raise E2eError(f"{method} {address}: no response from {self._client.base_url}: {problem!r}") from problem
+        except httpx.TransportError as error:
+            raise E2eError(f"{method} {address}: no response from {self._client.base_url}: {error!r}") from error
 
 
 def _checked_json(response: httpx.Response) -> Json:

@@ -91,8 +91,8 @@ def check_task(
         return ["the task returned a result, but e2e/expected.py has no expected rows for it"]
     try:
         result = JobResult.from_xcom(TypeAdapter(dict[str, object]).validate_python(value))
-    except ValidationError as problem:
-        return [f"the returned value is not a JobResult: {problem}"]
+    except ValidationError as error:
+        return [f"the returned value is not a JobResult: {error}"]
     if result.error is not None:
         return [f"the job failed: {result.error.message}"]
     page = deployment.api.linked_page(dag_id, run_id, task_id, REPORT_LINK)

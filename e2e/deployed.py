@@ -32,8 +32,8 @@ def main(base_url: str, demo: str) -> int:
         wait_for("Airflow's services", api.is_healthy, _START_SECONDS)
         for line in check_examples(Deployment(api, Path(demo), "app-"), example_dags(ROOT / "dags")):
             print(f"  {line}")
-    except E2eError as problem:
-        print(f"\nthe checks failed: {problem}", file=sys.stderr)
+    except E2eError as error:
+        print(f"\nthe checks failed: {error}", file=sys.stderr)
         return 1
     return 0
 

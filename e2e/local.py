@@ -144,8 +144,8 @@ def exit_code(name: str, check: Callable[[], None]) -> int:
     interrupt_on_signals()
     try:
         check()
-    except (E2eError, NoServerError, NoJavaError) as problem:
-        print(f"\n{name} failed: {problem}", file=sys.stderr)
+    except (E2eError, NoServerError, NoJavaError) as error:
+        print(f"\n{name} failed: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print(f"\n{name} was interrupted; all services were stopped", file=sys.stderr)

@@ -53,8 +53,8 @@ def database_connection(connection: Connection, parameter: str = "source_conn_id
         mask_secret(connection.password)
     try:
         return RemoteConnection.model_validate(reader(connection))
-    except _ConnectionError as problem:
-        raise config_error(f"{about}: {problem}") from None
+    except _ConnectionError as error:
+        raise config_error(f"{about}: {error}") from None
     except ValidationError as error:
         # Not chained, because the cause would show values of the connection.
         raise config_error(f"{about}: {'; '.join(problems_of(error))}") from None

@@ -83,10 +83,10 @@ def use_archive(
     with contextlib.ExitStack() as stack:
         try:
             use = _archive_use(directory, installation, environment, settings, stack)
-        except (OSError, PushdownTaskError) as problem:
-            if directory is not None and isinstance(problem, PushdownTaskError):
+        except (OSError, PushdownTaskError) as error:
+            if directory is not None and isinstance(error, PushdownTaskError):
                 raise
-            log.debug("The job runs without a CDS archive: %s", problem)
+            log.debug("The job runs without a CDS archive: %s", error)
             use = None
         try:
             yield use

@@ -25,8 +25,8 @@ def main() -> int:
     # The schema needs no pyspark, so that it can be printed in Airflow's environment as well.
     try:
         from pushdown_spark.job import explain, run
-    except ImportError as error:
-        print(f'{error}; run pip install "pushdown-spark[spark]", without pyspark-client', file=sys.stderr)
+    except ImportError as problem:
+        print(f'{problem}; run pip install "pushdown-spark[spark]", without pyspark-client', file=sys.stderr)
         return 1
     # Workers must run the driver's Python, which may not be the first on PATH.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)

@@ -94,8 +94,8 @@ class JobRun:
                 spark = stack.enter_context(self.session())
                 with publish_progress(self._progress, lambda progress: self._publish(spark, progress)):
                     result = self.run_queries(spark)
-            except BaseException as exc:
-                result = self._result(self.error_of(exc))
+            except BaseException as problem:
+                result = self._result(self.error_of(problem))
             # Spark is still running, because the result may go to a file system of Hadoop.
             if self._spec.result_path is not None:
                 write_result(self._spec.result_path, result, self._file.path)
@@ -181,9 +181,9 @@ class JobRun:
             rows, error = None, None
             try:
                 rows = run.run()
-            except BaseException as exc:
-                error = self.error_of(exc)
-                if not isinstance(exc, Exception) or error.code is ErrorCode.DRIVER_KILLED:
+            except BaseException as problem:
+                error = self.error_of(problem)
+                if not isinstance(problem, Exception) or error.code is ErrorCode.DRIVER_KILLED:
                     self._reports[name] = run.report(rows, time.monotonic() - start, error)
                     return self._result(error)
             self._reports[name] = run.report(rows, time.monotonic() - start, error)
@@ -230,9 +230,9 @@ class JobRun:
         sources, joins = (runs[_ONLY_QUERY].sources, runs[_ONLY_QUERY].joins) if runs else ({}, ())
         return result.model_copy(update={**dict(report), "seconds": result.seconds, "sources": sources, "joins": joins})
 
-    def error_of(self, exc: BaseException) -> JobError:
+    def error_of(self, problem: BaseException) -> JobError:
         """Return an exception as an error without credentials."""
-        return _without_secrets(classify(exc), self._secrets)
+        return _without_secrets(classify(problem), self._secrets)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -260,12 +260,12 @@ def run(spec_path: str, result_path: str | None = None, *, is_claiming: bool = F
         if result_path not in (None, spec.result_path):
             raise replaced_driver_error(str(result_path))
         job = JobRun(spec, file)
-    except BaseException as exc:
-        return _fail(classify(exc))
+    except BaseException as problem:
+        return _fail(classify(problem))
     try:
         result = job.execute()
-    except BaseException as exc:
-        return _fail(job.error_of(exc))
+    except BaseException as problem:
+        return _fail(job.error_of(problem))
     if spec.result_path is None:
         print(render_text(result))
     return 0 if result.error is None else _fail(result.error)
@@ -291,13 +291,13 @@ def explain(spec_path: str) -> int:
     """Print the plan of a spec file without running its query or deleting its secrets, and return the exit code."""
     try:
         job = JobRun(*read_spec(spec_path))
-    except BaseException as exc:
-        return _fail(classify(exc))
+    except BaseException as problem:
+        return _fail(classify(problem))
     try:
         with job.session(keep_secrets=True) as spark:
             print(job.explain(spark))
-    except BaseException as exc:
-        return _fail(job.error_of(exc))
+    except BaseException as problem:
+        return _fail(job.error_of(problem))
     return 0
 
 

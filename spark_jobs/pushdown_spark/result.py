@@ -74,8 +74,8 @@ class PushdownResult(ABC):
         if self._can_fall_back:
             try:
                 return self._run(action, single_pass=single_pass)
-            except Exception as exc:
-                problem = recoverable_error(exc)
+            except Exception as failure:
+                problem = recoverable_error(failure)
                 if problem is None:
                     raise
                 self._use_fallback(problem)

@@ -36,10 +36,10 @@ def connect_session(url: str, settings: Mapping[str, str]) -> Iterator[SparkSess
         for key, value in settings.items():
             try:
                 spark.conf.set(key, value)
-            except PySparkException as error:
+            except PySparkException as problem:
                 raise BadSpecError(
                     f"conf: {key} cannot be set for a session of Spark Connect; remove it, or set it on the server"
-                ) from error
+                ) from problem
         yield spark
     finally:
         spark.stop()

@@ -24,9 +24,9 @@ _ABOUT_FILES = frozenset({ErrorCode.UNREADABLE_FILE, ErrorCode.SCHEMA_CONFLICT, 
 """Codes of errors about the content of a file."""
 
 
-def recoverable_error(exc: BaseException) -> PushdownError | None:
+def recoverable_error(failure: BaseException) -> PushdownError | None:
     """Return the pushdown reader's error if Spark's reader may succeed, or None if the exception ends the query."""
-    problem = pushdown_error(exc)
+    problem = pushdown_error(failure)
     if problem is None:
         return None
     is_recoverable = isinstance(problem, AccessDeniedError) or problem.code in _ABOUT_FILES | {ErrorCode.UNSAFE_INPUT}
@@ -51,8 +51,8 @@ def plan_or_refuse(plan: Callable[[], T]) -> T | Refusal:
             return plan()
     except UnsupportedError as unsupported:
         return Refusal(unsupported)
-    except PushdownError as exc:
-        problem = recoverable_error(exc)
+    except PushdownError as failure:
+        problem = recoverable_error(failure)
         if problem is None:
             raise
         return Refusal(UnsupportedError(f"the pushdown reader failed while it planned the scan: {problem}"), problem)
@@ -77,8 +77,8 @@ def prefer_reader_error(problem: PushdownError | None) -> Iterator[None]:
     """Raise the error of the pushdown reader about a file instead of an error of Spark's reader."""
     try:
         yield
-    except Exception as exc:
-        is_spark_error = classify(exc).code in _ABOUT_FILES | {ErrorCode.SPARK}
+    except Exception as failure:
+        is_spark_error = classify(failure).code in _ABOUT_FILES | {ErrorCode.SPARK}
         if problem is not None and problem.code in _ABOUT_FILES and is_spark_error:
-            raise problem from exc
+            raise problem from failure
         raise
