@@ -51,7 +51,7 @@ class PlannedScan:
         """Whether Spark's own scan can replace the scan if that fails during a run."""
         return self.can_fall_back and not self.scan.is_native
 
-    def projected(self, project: ToQueryRows, project_unfiltered: ToQueryRows) -> ProjectedScan:
+    def with_projection(self, project: ToQueryRows, project_unfiltered: ToQueryRows) -> ProjectedScan:
         """Return the scan with its projection, and a fallback. `project_unfiltered` also applies the predicate."""
 
         def fall_back(reason: str) -> ProjectedScan:

@@ -181,26 +181,26 @@ def _plan(spark: SparkSession, relation: Relation, query: QuerySpec) -> Pushdown
 
     predicate = None if where is None else Predicate.parse(where)
     request = relation.request(projection, predicate)
-    planned = plan_scan(spark, relation, request)
-    scan = planned.projected(filter_and_select if planned.scan.needs_recheck else select, filter_and_select)
-    if not (planned.is_resolved and projection.is_plain and parses(spark, where)):
-        _check_query(planned, scan, select, where)
+    scan_plan = plan_scan(spark, relation, request)
+    scan = scan_plan.with_projection(filter_and_select if scan_plan.scan.needs_recheck else select, filter_and_select)
+    if not (scan_plan.is_resolved and projection.is_plain and parses(spark, where)):
+        _check_query(scan_plan, scan, select, where)
     return ScanResult(
         spark,
         request,
         scan,
         limit=query.limit,
-        counts_by_scan=query.limit is None and planned.scan.counts_result_rows(has_predicate=where is not None),
+        counts_by_scan=query.limit is None and scan_plan.scan.counts_result_rows(has_predicate=where is not None),
     )
 
 
 def _check_query(
-    planned: PlannedScan, scan: ProjectedScan, select: Callable[[DataFrame], DataFrame], where: str | None
+    scan_plan: PlannedScan, scan: ProjectedScan, select: Callable[[DataFrame], DataFrame], where: str | None
 ) -> None:
     """Analyze a query with Spark, so that its errors name `where`. Spark's own scan keeps the DataFrame for the run."""
     short_where = None if where is None else shorten_lists(where)
     if scan.scan.is_native and short_where == where:
         analyze(scan.frame, "where")
     else:
-        frame = planned.analysis_frame()
+        frame = scan_plan.analysis_frame()
         analyze(lambda: select(frame if short_where is None else frame.where(short_where)), "where")

@@ -88,7 +88,7 @@ class SqlPlanner:
         scan = relation.full_pushdown(tree, request, analysis.columns)
         if scan is not None:
             return ScanResult(self._spark, request, scan)
-        return ScanResult(self._spark, request, scan_plan.projected(run_query, run_query))
+        return ScanResult(self._spark, request, scan_plan.with_projection(run_query, run_query))
 
     def _predicate(self, sql: str, tree: exp.Select, relation: Relation) -> Predicate | None:
         """Return the WHERE over the source's own columns, or None if only Spark may apply it.

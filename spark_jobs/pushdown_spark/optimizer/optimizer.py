@@ -152,7 +152,7 @@ class QueryOptimizer:
             return None
         relations = self._relations.open_all(sources.values())
         scans = [self._scan(name, relations[source.name], source, sql, reason) for name, source in sources.items()]
-        frames = {scan.view: scan.planned.analysis_frame() for scan in scans}
+        frames = {scan.view: scan.scan_plan.analysis_frame() for scan in scans}
         try:
             frame = self._views.query_as_written(sql, frames)
         except (AnalysisException, ParseException) as problem:
