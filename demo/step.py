@@ -55,23 +55,23 @@ class _ProgressLine:
 
     def __init__(self, label: str) -> None:
         self._label = label
-        self._started = time.monotonic()
-        self._terminal = sys.stdout.isatty()
-        self.interval = TERMINAL_INTERVAL if self._terminal else PLAIN_INTERVAL
-        if self._terminal:
+        self._start_time = time.monotonic()
+        self._is_terminal = sys.stdout.isatty()
+        self.interval = TERMINAL_INTERVAL if self._is_terminal else PLAIN_INTERVAL
+        if self._is_terminal:
             self.tick()
 
     def tick(self) -> None:
         """Show that the step is running."""
-        self._write("...", end="" if self._terminal else "\n")
+        self._write("...", end="" if self._is_terminal else "\n")
 
     def finish(self, outcome: str) -> None:
         """Show how the step ended."""
         self._write(outcome, end="\n")
 
     def _write(self, state: str, end: str) -> None:
-        seconds = time.monotonic() - self._started
-        start = "\r\033[K" if self._terminal else ""
+        seconds = time.monotonic() - self._start_time
+        start = "\r\033[K" if self._is_terminal else ""
         print(f"{start}  {self._label:<{LABEL_WIDTH}} {seconds:6.1f} s  {state}", end=end, flush=True)
 
 

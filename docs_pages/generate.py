@@ -1,8 +1,6 @@
 """Generator of the reference pages in `docs/`: operators, common parameters, job specs and reports.
 
-    python -m docs_pages.generate docs
-
-writes them.
+`python -m docs_pages.generate docs` writes them.
 """
 
 from __future__ import annotations
