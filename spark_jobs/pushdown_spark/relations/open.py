@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from stat import S_ISDIR
 from typing import NamedTuple
 
@@ -58,19 +58,11 @@ class RelationCache:
         self._spark = spark
         self._names: set[str] = set()
         self._cache: dict[str, tuple[_Version, Relation]] = {}
+        self._last_settings: _Settings | None = None
 
     def open(self, source: AnySource) -> Relation:
         """Open a source. Raises typed errors that name the parameter."""
-        if source.name not in self._names:
-            self._names.add(source.name)
-            return open_relation(self._spark, source)
-        # Before the files are listed, so that a change in the meantime shows in the next version.
-        version = self._version(source)
-        entry = self._cache.pop(source.name, None)
-        relation = entry[1] if entry is not None and entry[0] == version else open_relation(self._spark, source)
-        if version is not None and isinstance(relation, FileRelation) and version.has_files(relation.uris):
-            self._cache[source.name] = (version, relation)
-        return relation
+        return self._open(source, self._settings([source]))
 
     def open_all(self, sources: Iterable[AnySource]) -> dict[str, Relation]:
         """Open several sources, those whose files have to be listed at the same time, and return them by name.
@@ -78,39 +70,62 @@ class RelationCache:
         Raises the first error in the order of the sources, those whose files are listed coming last.
         """
         all_sources = list(sources)
+        open_one = partial(self._open, settings=self._settings(all_sources))
         files = [source for source in all_sources if isinstance(source, Source) and source.name not in self._cache]
         if len(files) < 2:
-            return {source.name: self.open(source) for source in all_sources}
-        open_in_thread = inheritable_thread_target(self._spark)(self.open)
+            return {source.name: open_one(source) for source in all_sources}
+        open_in_thread = inheritable_thread_target(self._spark)(open_one)
         with ThreadPoolExecutor(min(len(files), _MAX_THREADS)) as threads:
             futures = {source.name: threads.submit(open_in_thread, source) for source in files}
             # A database connection stays in the thread that opened it.
-            others = {source.name: self.open(source) for source in all_sources if source.name not in futures}
+            others = {source.name: open_one(source) for source in all_sources if source.name not in futures}
             return others | {name: relation.result() for name, relation in futures.items()}
 
-    def _version(self, source: AnySource) -> _Version | None:
-        """Return the state of the files that a relation depends on, or None if it is unknown."""
-        if not isinstance(source, Source) or source.format not in _CACHED_FORMATS:
+    def _open(self, source: AnySource, settings: _Settings | None) -> Relation:
+        if settings is None or source.name not in self._names:
+            self._names.add(source.name)
+            return open_relation(self._spark, source)
+        # Before the files are listed, so that a change in the meantime shows in the next version.
+        version = _version(source, settings)
+        entry = self._cache.pop(source.name, None)
+        relation = entry[1] if entry is not None and entry[0] == version else open_relation(self._spark, source)
+        if version is not None and isinstance(relation, FileRelation) and version.has_files(relation.uris):
+            self._cache[source.name] = (version, relation)
+        return relation
+
+    def _settings(self, sources: Sequence[AnySource]) -> _Settings | None:
+        """Return copies of the settings, or None if none of the sources was opened before.
+
+        Returns the copies of the last query if they are equal, because Python compares an object with itself at once.
+        """
+        if self._names.isdisjoint(source.name for source in sources):
             return None
-        files = _file_versions(source.paths)
-        if files is None:
-            return None
-        settings = java_class(self._spark, "java.util.HashMap")(self._settings)
-        return _Version(source, settings, hadoop_configuration(self._spark).getPropsWithPrefix(""), files)
+        session = java_class(self._spark, "java.util.HashMap")(self._session_settings)
+        settings = _Settings(session, hadoop_configuration(self._spark).getPropsWithPrefix(""))
+        if settings != self._last_settings:
+            self._last_settings = settings
+        return self._last_settings
 
     @cached_property
-    def _settings(self) -> JavaObject:
+    def _session_settings(self) -> JavaObject:
         """The session's settings, which change in place."""
         return session_state(self._spark).conf().settings()
 
 
 @dataclass(frozen=True)
+class _Settings:
+    """Copies of the session's settings and of Hadoop's."""
+
+    session: JavaObject
+    hadoop: JavaObject
+
+
+@dataclass(frozen=True)
 class _Version:
-    """A source, copies of the session's settings and of Hadoop's, and the files below the paths of the source."""
+    """A source, the settings of its relation, and the files below its paths."""
 
     source: Source
-    settings: JavaObject
-    hadoop: JavaObject
+    settings: _Settings
     files: Mapping[str, _FileVersion]
 
     def has_files(self, uris: Sequence[str]) -> bool:
@@ -130,7 +145,15 @@ class _FileVersion(NamedTuple):
     status_changed: int
 
 
-def _file_versions(paths: Sequence[str]) -> Mapping[str, _FileVersion] | None:
+def _version(source: AnySource, settings: _Settings) -> _Version | None:
+    """Return the state of the files that a relation depends on, or None if it is unknown."""
+    if not isinstance(source, Source) or source.format not in _CACHED_FORMATS:
+        return None
+    files = file_versions(source.paths)
+    return None if files is None else _Version(source, settings, files)
+
+
+def file_versions(paths: Sequence[str]) -> Mapping[str, _FileVersion] | None:
     """Return the versions of the files and directories at and below local paths, by absolute path.
 
     Returns None if a path is not local, has wildcards or does not exist, or if there are too many files.

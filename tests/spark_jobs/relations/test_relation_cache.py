@@ -10,7 +10,7 @@ from session_settings import session_settings
 
 from pushdown_spark.contract import SourceFormat
 from pushdown_spark.relations.declaration import Source
-from pushdown_spark.relations.open import RelationCache
+from pushdown_spark.relations.open import RelationCache, file_versions
 from pushdown_spark.runtime.spark_internals import hadoop_configuration
 from pushdown_spark.session import PushdownSession
 
@@ -83,8 +83,8 @@ def test_another_setting_of_hadoop_opens_the_files_again(spark: SparkSession, tm
 
 
 @pytest.mark.parametrize("path", ["{}/*.orc", "s3a://bucket/key", "{}/missing"])
-def test_paths_that_are_no_local_files_have_no_version(spark: SparkSession, table: Path, path: str) -> None:
-    assert RelationCache(spark)._version(source(path.format(table / "orc"), "orc")) is None
+def test_paths_that_are_no_local_files_have_no_versions(table: Path, path: str) -> None:
+    assert file_versions([path.format(table / "orc")]) is None
 
 
 @pytest.mark.parametrize("name", FORMATS)
