@@ -57,9 +57,9 @@ def _bind(where: str, *, has_plain_strings: bool = True) -> Pushdown[Node]:
 
 
 def _filter(where: str) -> ArrowFilter:
-    bound = _bind(where)
-    assert bound.artifact is not None, bound.reason
-    return ArrowFilter(bound.artifact)
+    outcome = _bind(where)
+    assert outcome.artifact is not None, outcome.reason
+    return ArrowFilter(outcome.artifact)
 
 
 def _mask(where: str, values: Sequence[object] | pa.Array, name: str, kind: pa.DataType | None = None) -> list[object]:
@@ -103,9 +103,9 @@ def test_and_or_not_are_three_valued() -> None:
 
 def test_keep_returns_the_mask_with_false_for_nulls() -> None:
     batch = pa.RecordBatch.from_arrays([pa.array([1, None, 3], pa.int32())], ["i"])
-    compiled = _filter("NOT (i = 3)")
-    assert compiled.mask(batch).to_pylist() == [True, None, False]
-    assert compiled.keep(batch).to_pylist() == [True, False, False]
+    row_filter = _filter("NOT (i = 3)")
+    assert row_filter.mask(batch).to_pylist() == [True, None, False]
+    assert row_filter.keep(batch).to_pylist() == [True, False, False]
 
 
 def test_nan_equals_itself_and_is_the_largest() -> None:
@@ -134,9 +134,9 @@ def test_float_columns_are_compared_with_nan_as_the_largest() -> None:
     for where, results in expected.items():
         tree = parse_predicate(where)
         assert tree is not None
-        bound = bind(tree, Scope(schema, has_plain_strings=True))
-        assert bound.artifact is not None
-        assert ArrowFilter(bound.artifact).mask(batch).to_pylist() == results, where
+        outcome = bind(tree, Scope(schema, has_plain_strings=True))
+        assert outcome.artifact is not None
+        assert ArrowFilter(outcome.artifact).mask(batch).to_pylist() == results, where
 
 
 def test_integers_are_compared_with_fractions_and_larger_numbers() -> None:
@@ -226,8 +226,8 @@ def test_invalid_utf8_is_matched_as_the_jvm_decodes_it(spark: SparkSession) -> N
     array = pa.array(values, pa.binary()).view(pa.string())
     patterns = ("_", "__", "___", "____", "%a_", "_a%", "a%", "%a", "%_a_%", "a%a", "%\u00e2%")
     columns = [f"decoded LIKE '{pattern}' AS p{number}" for number, pattern in enumerate(patterns)]
-    decoded = rows.selectExpr("r", "CAST(raw AS STRING) AS decoded")
-    expected = zip(*[tuple(row)[1:] for row in decoded.selectExpr("r", *columns).orderBy("r").collect()], strict=True)
+    texts = rows.selectExpr("r", "CAST(raw AS STRING) AS decoded")
+    expected = zip(*[tuple(row)[1:] for row in texts.selectExpr("r", *columns).orderBy("r").collect()], strict=True)
     for pattern, results in zip(patterns, expected, strict=True):
         assert dict(zip(values, _mask(f"s LIKE '{pattern}'", array, "s"), strict=True)) == dict(
             zip(values, results, strict=True)
@@ -264,26 +264,26 @@ def test_spark_reads_times_in_the_session_time_zone(spark: SparkSession) -> None
     before = spark.conf.get("spark.sql.session.timeZone")
     try:
         spark.conf.set("spark.sql.session.timeZone", "America/New_York")
-        bound = bind(tree, Scope(SCHEMA, has_plain_strings=True, fold=fold))
+        outcome = bind(tree, Scope(SCHEMA, has_plain_strings=True, fold=fold))
     finally:
         spark.conf.set("spark.sql.session.timeZone", str(before))
-    assert isinstance(bound.artifact, Comparison)
-    assert bound.artifact.value == 1_577_854_800_000_000
+    assert isinstance(outcome.artifact, Comparison)
+    assert outcome.artifact.value == 1_577_854_800_000_000
     assert "Spark does not evaluate" in str(_bind("ts = '2020-01-01 00:00:00'").reason)
 
 
 def test_many_constants_need_one_query() -> None:
-    evaluated: list[str] = []
+    evaluations: list[str] = []
 
     def fold(sql: str) -> object:
-        evaluated.append(sql)
+        evaluations.append(sql)
         return None
 
     tree = parse_predicate("ts > '2020-01-01' AND ts < '2021-01-01' AND ts <> '2020-06-01'")
     assert tree is not None
     bind(tree, Scope(SCHEMA, has_plain_strings=True, fold=fold))
-    assert evaluated[0].startswith("struct(")
-    assert all(day in evaluated[0] for day in ("2020-01-01", "2021-01-01", "2020-06-01"))
+    assert evaluations[0].startswith("struct(")
+    assert all(day in evaluations[0] for day in ("2020-01-01", "2021-01-01", "2020-06-01"))
 
 
 @pytest.mark.parametrize(
@@ -312,9 +312,9 @@ def test_many_constants_need_one_query() -> None:
     ],
 )
 def test_unsupported_predicates_have_a_reason(where: str, reason: str) -> None:
-    bound = _bind(where)
-    assert bound.artifact is None
-    assert any(part in str(bound.reason) for part in reason.split("|")), bound.reason
+    outcome = _bind(where)
+    assert outcome.artifact is None
+    assert any(part in str(outcome.reason) for part in reason.split("|")), outcome.reason
 
 
 def test_strings_are_unsupported_where_parsers_may_differ() -> None:
@@ -329,10 +329,10 @@ def test_unsupported_part_is_left_out_only_where_that_keeps_more_rows() -> None:
         "NOT (i = 1 OR s RLIKE 'a')": [False, True, False],
         "(i = 1 AND s RLIKE 'a') OR i = 2": [True, True, False],
     }.items():
-        compiled, outcome = _filter(where), _bind(where)
+        row_filter, outcome = _filter(where), _bind(where)
         assert outcome.exactness is Exactness.INEXACT
         assert "RLIKE" in str(outcome.reason)
-        assert compiled.keep(batch).to_pylist() == kept, where
+        assert row_filter.keep(batch).to_pylist() == kept, where
     assert _bind("i = 1 OR s RLIKE 'a'").artifact is None
     assert _bind("NOT (i = 1 AND s RLIKE 'a')").artifact is None
     assert _bind("(i = 1 AND s RLIKE 'a') IS NULL").artifact is None
@@ -340,23 +340,23 @@ def test_unsupported_part_is_left_out_only_where_that_keeps_more_rows() -> None:
 
 def test_predicates_are_not_expanded() -> None:
     ors = [" OR ".join(f"l = {8 * row + column}" for column in range(8)) for row in range(8)]
-    compiled = _filter(" AND ".join(f"({part})" for part in ors))
-    assert isinstance(compiled.root, And)
-    assert [len(part.parts) for part in compiled.root.parts if isinstance(part, Or)] == [8] * 8
+    row_filter = _filter(" AND ".join(f"({part})" for part in ors))
+    assert isinstance(row_filter.root, And)
+    assert [len(part.parts) for part in row_filter.root.parts if isinstance(part, Or)] == [8] * 8
 
 
 def test_cheap_parts_come_first_and_costly_ones_see_remaining_rows_only() -> None:
-    compiled = _filter("s LIKE '%a_c%' AND i = 1")
-    assert isinstance(compiled.root, And)
-    assert [type(part) for part in compiled.root.parts] == [Comparison, LikeMatch]
+    row_filter = _filter("s LIKE '%a_c%' AND i = 1")
+    assert isinstance(row_filter.root, And)
+    assert [type(part) for part in row_filter.root.parts] == [Comparison, LikeMatch]
     rows = 5_000
     batch = pa.RecordBatch.from_arrays(
         [pa.array([int(n % 1000 == 0) for n in range(rows)], pa.int32()), pa.array(["xabcx", "no"] * (rows // 2))],
         ["i", "s"],
     )
-    assert [n for n, kept in enumerate(compiled.keep(batch).to_pylist()) if kept] == [0, 1000, 2000, 3000, 4000]
+    assert [n for n, is_kept in enumerate(row_filter.keep(batch).to_pylist()) if is_kept] == [0, 1000, 2000, 3000, 4000]
     nothing = batch.slice(1, 900).drop_columns(["s"])
-    assert compiled.keep(nothing).true_count == 0, "the second column is not evaluated"
+    assert row_filter.keep(nothing).true_count == 0, "the second column is not evaluated"
 
 
 def test_dictionaries_and_large_strings_are_evaluated() -> None:
@@ -390,12 +390,12 @@ def test_the_constant_end_of_a_range_filters_inexactly() -> None:
 
 
 def test_pickled_filters_have_no_cached_state() -> None:
-    compiled = _filter(f"l IN ({', '.join(map(str, range(0, 3000, 3)))})")
-    before = pickle.dumps(compiled)
+    row_filter = _filter(f"l IN ({', '.join(map(str, range(0, 3000, 3)))})")
+    before = pickle.dumps(row_filter)
     batch = pa.RecordBatch.from_arrays([pa.array([3, 4])], ["l"])
-    assert compiled.mask(batch).to_pylist() == [True, False]
-    assert len(pickle.dumps(compiled)) == len(before)
-    assert pickle.loads(before) == compiled
+    assert row_filter.mask(batch).to_pylist() == [True, False]
+    assert len(pickle.dumps(row_filter)) == len(before)
+    assert pickle.loads(before) == row_filter
 
 
 def test_workers_need_neither_spark_nor_the_parser(project: Path) -> None:
@@ -425,14 +425,14 @@ def test_all_lookup_methods_agree(kind: pa.DataType, spread: int) -> None:
 
 
 def test_long_list_is_one_lookup() -> None:
-    compiled = _filter(f"l IN ({', '.join(str(number * 7919) for number in range(5000))})")
-    assert isinstance(compiled.root, InList)
-    assert compiled.mask(pa.RecordBatch.from_arrays([pa.array([7919, 7920])], ["l"])).to_pylist() == [True, False]
+    row_filter = _filter(f"l IN ({', '.join(str(number * 7919) for number in range(5000))})")
+    assert isinstance(row_filter.root, InList)
+    assert row_filter.mask(pa.RecordBatch.from_arrays([pa.array([7919, 7920])], ["l"])).to_pylist() == [True, False]
 
 
 def test_literals_of_a_built_tree_are_not_unescaped() -> None:
     tree = exp.Like(this=exp.column("s"), expression=exp.Literal.string("a\\%%"))
-    compiled = bind(tree, Scope(SCHEMA, has_plain_strings=True))
-    assert compiled.artifact is not None
+    outcome = bind(tree, Scope(SCHEMA, has_plain_strings=True))
+    assert outcome.artifact is not None
     batch = pa.RecordBatch.from_arrays([pa.array(["a%b", "ab"])], ["s"])
-    assert ArrowFilter(compiled.artifact).mask(batch).to_pylist() == [True, False]
+    assert ArrowFilter(outcome.artifact).mask(batch).to_pylist() == [True, False]

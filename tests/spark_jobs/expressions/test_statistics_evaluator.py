@@ -34,9 +34,9 @@ SCHEMA = t.StructType(
 def _root(where: str) -> Node:
     tree = parse_predicate(where)
     assert tree is not None
-    bound = bind(tree, Scope(SCHEMA, has_plain_strings=True))
-    assert bound.artifact is not None, bound.reason
-    return bound.artifact
+    outcome = bind(tree, Scope(SCHEMA, has_plain_strings=True))
+    assert outcome.artifact is not None, outcome.reason
+    return outcome.artifact
 
 
 def _statistics(**columns: ColumnBounds) -> Callable[[Path], ColumnBounds | None]:
@@ -130,9 +130,9 @@ def test_nan_may_exceed_any_bound() -> None:
     ):
         tree = parse_predicate(where)
         assert tree is not None
-        bound = bind(tree, Scope(SCHEMA, has_plain_strings=True, fold=_fold_nan))
-        assert bound.artifact is not None, bound.reason
-        assert can_match(bound.artifact, bounds), where
+        outcome = bind(tree, Scope(SCHEMA, has_plain_strings=True, fold=_fold_nan))
+        assert outcome.artifact is not None, outcome.reason
+        assert can_match(outcome.artifact, bounds), where
     for where in ("x < 1", "x = 5", "x IN (0, 3)", "NOT (x >= 1)", "NOT (x > 0.5)", "x <=> 0"):
         assert not can_match(_root(where), bounds), where
 
@@ -208,7 +208,7 @@ def test_bounds_exclude_comparisons_of_two_columns() -> None:
 
 
 def _bounds_around(*values: Value) -> Callable[[Path, Value], bool]:
-    return lambda path, value: repr(value) in {repr(known) for known in values}
+    return lambda path, value: repr(value) in {repr(member) for member in values}
 
 
 @pytest.mark.parametrize(

@@ -141,9 +141,9 @@ def test_map_columns_of_avro_raise_unless_the_schema_leaves_them_out(spark: Spar
     assert sorted_rows(ours) == ["Row(id=0)", "Row(id=1)", "Row(id=2)"]
 
 
-@pytest.mark.parametrize(("given", "used"), [("0", 0), ("4096", 4096), ("auto", OrcOptions().min_seek_size)])
-def test_min_seek_size_is_used_as_given(given: str, used: int) -> None:
-    source = orc.PushdownOrcSource({"path": "/data", "min_seek_size": given})
+@pytest.mark.parametrize(("option", "used"), [("0", 0), ("4096", 4096), ("auto", OrcOptions().min_seek_size)])
+def test_min_seek_size_is_used_as_given(option: str, used: int) -> None:
+    source = orc.PushdownOrcSource({"path": "/data", "min_seek_size": option})
     assert source.scan_task(StructType([]), (), None).query.min_seek == used
 
 

@@ -118,7 +118,7 @@ def test_wildcard_excludes_implicit_columns(spark: SparkSession, folder: Path) -
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("fields", "message"),
     [
         ({"implicit_names": {"file": "x"}}, "no implicit column 'file'"),
         ({"implicit_names": {"filename": "size"}}, "the same name"),
@@ -127,6 +127,6 @@ def test_wildcard_excludes_implicit_columns(spark: SparkSession, folder: Path) -
         ({"on_missing_column": "guess"}, "on_missing_column"),
     ],
 )
-def test_invalid_settings_raise(spark: SparkSession, folder: Path, given: dict[str, object], message: str) -> None:
+def test_invalid_settings_raise(spark: SparkSession, folder: Path, fields: dict[str, object], message: str) -> None:
     with pytest.raises(BadSpecError, match=message):
-        _session(spark, folder, "spark", **given)  # type: ignore[arg-type]
+        _session(spark, folder, "spark", **fields)  # type: ignore[arg-type]

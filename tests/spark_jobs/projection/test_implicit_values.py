@@ -76,7 +76,7 @@ def test_the_root_of_a_file_is_the_deepest_root_that_contains_it() -> None:
 
 @pytest.mark.usefixtures("spark")
 @pytest.mark.parametrize(
-    ("predicate", "mentioned"),
+    ("predicate", "names"),
     [
         ("FileName = 'a' AND dir1 > '2' OR dir1 IS NULL", ("filename", "dir1")),
         ("e.suffix = 'gz'", ("suffix",)),
@@ -87,10 +87,10 @@ def test_the_root_of_a_file_is_the_deepest_root_that_contains_it() -> None:
     ],
 )
 def test_a_predicate_refers_to_implicit_columns_only_by_names_that_the_schema_lacks(
-    predicate: str, mentioned: tuple[str, ...]
+    predicate: str, names: tuple[str, ...]
 ) -> None:
     schema = StructType.fromDDL("id int, event struct<filename:string>, FilePath string")
-    assert BUILT_IN.references(sqlglot.parse_one(predicate, read="spark"), schema) == mentioned
+    assert BUILT_IN.references(sqlglot.parse_one(predicate, read="spark"), schema) == names
 
 
 UNUSUAL_PATHS = [

@@ -10,7 +10,7 @@ from pushdown_spark.projection.paths import parse_paths
 
 
 @pytest.mark.parametrize(
-    ("columns", "merged"),
+    ("columns", "tree"),
     [
         (["a", "a"], "a"),
         (["m", "m.a"], "m"),
@@ -30,8 +30,8 @@ from pushdown_spark.projection.paths import parse_paths
         (["a AS x", "a.b AS y"], "a"),
     ],
 )
-def test_paths_merge_into_a_tree(columns: list[str], merged: str) -> None:
-    assert str(merge_paths(parse_paths(columns), name_rule=ANY_CASE)) == merged
+def test_paths_merge_into_a_tree(columns: list[str], tree: str) -> None:
+    assert str(merge_paths(parse_paths(columns), name_rule=ANY_CASE)) == tree
 
 
 def test_paths_that_differ_in_case_are_separate_if_case_sensitive() -> None:

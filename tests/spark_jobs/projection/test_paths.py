@@ -105,5 +105,5 @@ plain = st.tuples(names, st.lists(names | elements, max_size=3)).map(lambda pair
 
 
 @given(st.recursive(plain, group_strategy, max_leaves=5))
-def test_rendered_path_parses_to_itself(written: ColumnPath) -> None:
-    assert parse_path(str(written)) == written
+def test_rendered_path_parses_to_itself(path: ColumnPath) -> None:
+    assert parse_path(str(path)) == path

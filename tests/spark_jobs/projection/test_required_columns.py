@@ -35,12 +35,12 @@ SCHEMA = (
     ],
 )
 def test_predicates_require_the_members_that_they_name(spark: SparkSession, predicate: str, tree: str) -> None:
-    required = required_columns(sqlglot.parse_one(predicate, read="spark"), table_schema(), name_rule=ANY_CASE)
-    assert sorted(str(required).split(", ")) == sorted(tree.split(", "))
+    columns = required_columns(sqlglot.parse_one(predicate, read="spark"), table_schema(), name_rule=ANY_CASE)
+    assert sorted(str(columns).split(", ")) == sorted(tree.split(", "))
 
 
 @pytest.mark.parametrize(
-    ("predicate", "pruned"),
+    ("predicate", "ddl"),
     [
         ("event.type = 'x' AND id > 2", "struct<id:int,event:struct<type:string>>"),
         ("event.DETAIL.code = 1", "struct<event:struct<detail:struct<code:int>>>"),
@@ -48,10 +48,10 @@ def test_predicates_require_the_members_that_they_name(spark: SparkSession, pred
         ("filename = 'x'", "struct<>"),
     ],
 )
-def test_a_pruned_schema_has_only_the_required_members(spark: SparkSession, predicate: str, pruned: str) -> None:
+def test_a_pruned_schema_has_only_the_required_members(spark: SparkSession, predicate: str, ddl: str) -> None:
     schema = table_schema()
-    required = required_columns(sqlglot.parse_one(predicate, read="spark"), schema, name_rule=ANY_CASE)
-    assert required.prune(schema).simpleString() == pruned
+    columns = required_columns(sqlglot.parse_one(predicate, read="spark"), schema, name_rule=ANY_CASE)
+    assert columns.prune(schema).simpleString() == ddl
 
 
 def table_schema() -> StructType:

@@ -213,7 +213,7 @@ def test_text_columns_keep_the_order_of_the_header() -> None:
 
 
 @pytest.mark.parametrize(
-    ("file", "required", "missing"),
+    ("file", "required_schema", "missing_path"),
     [
         ("a int", "a int", None),
         ("A int", "a int", None),
@@ -225,9 +225,11 @@ def test_text_columns_keep_the_order_of_the_header() -> None:
     ],
 )
 @pytest.mark.usefixtures("spark")
-def test_missing_column_names_the_first_missing_member(file: str, required: str, missing: str | None) -> None:
-    schemas = (t.StructType.fromDDL(file), t.StructType.fromDDL(required))
-    assert missing_column(*schemas, name_rule=ANY_CASE) == missing
+def test_missing_column_names_the_first_missing_member(
+    file: str, required_schema: str, missing_path: str | None
+) -> None:
+    schemas = (t.StructType.fromDDL(file), t.StructType.fromDDL(required_schema))
+    assert missing_column(*schemas, name_rule=ANY_CASE) == missing_path
 
 
 @pytest.mark.parametrize(

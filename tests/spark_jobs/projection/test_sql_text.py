@@ -25,10 +25,10 @@ SETTINGS = {"spark.sql.timestampType": "TIMESTAMP_NTZ", "spark.sql.parser.escape
 @pytest.fixture(params=[None, *SETTINGS])
 def session(spark: SparkSession, request: pytest.FixtureRequest) -> Iterator[SparkSession]:
     """Return a new session with none or one of the settings."""
-    configured = spark.newSession()
+    other_session = spark.newSession()
     if request.param is not None:
-        configured.conf.set(request.param, SETTINGS[request.param])
-    yield configured
+        other_session.conf.set(request.param, SETTINGS[request.param])
+    yield other_session
     # `createDataFrame` makes its session the active one.
     spark.createDataFrame([], "id int")
 

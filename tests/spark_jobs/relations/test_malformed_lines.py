@@ -45,13 +45,13 @@ def scan(spark: SparkSession, files: Path, kind: str, limit: int | None, **query
 def test_the_count_does_not_depend_on_columns_and_predicate(
     spark: SparkSession, files: Path, kind: str, malformed: int, query: dict[str, object]
 ) -> None:
-    counted, plain = (scan(spark, files, kind, limit, **query) for limit in (0, None))
-    rows = [result.run(sorted_rows) for result in (counted, plain)]
+    with_count, without_count = (scan(spark, files, kind, limit, **query) for limit in (0, None))
+    rows = [result.run(sorted_rows) for result in (with_count, without_count)]
     assert rows[0] == rows[1]
-    report = counted.report()["lines"]
+    report = with_count.report()["lines"]
     assert report.malformed_lines == malformed
     assert report.reader == "spark"
-    assert plain.report()["lines"].malformed_lines is None
+    assert without_count.report()["lines"].malformed_lines is None
 
 
 def test_nothing_is_counted_before_a_run(spark: SparkSession, files: Path) -> None:

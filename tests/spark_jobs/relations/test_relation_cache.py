@@ -41,10 +41,10 @@ def test_relations_of_unchanged_files_are_kept_from_the_second_opening_on(
     spark: SparkSession, table: Path, name: str
 ) -> None:
     cache = RelationCache(spark)
-    declared = source(str(table / name), name)
-    assert cache.open(declared) is not cache.open(declared)
-    assert cache.open(declared) is cache.open(declared)
-    assert cache.open_all([declared])["t"] is cache.open(declared)
+    declaration = source(str(table / name), name)
+    assert cache.open(declaration) is not cache.open(declaration)
+    assert cache.open(declaration) is cache.open(declaration)
+    assert cache.open_all([declaration])["t"] is cache.open(declaration)
 
 
 def test_another_setting_or_schema_opens_the_files_again(spark: SparkSession, table: Path, zone: None) -> None:

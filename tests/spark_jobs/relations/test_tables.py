@@ -170,8 +170,8 @@ def test_partitions_that_the_catalog_does_not_manage_are_pruned_like_sparks(
 def test_columns_have_the_types_of_the_catalog_by_name(
     spark: SparkSession, name: str, tmp_path: Path, source_format: str
 ) -> None:
-    written = spark.range(100).selectExpr("id AS Id", "concat('v', id) AS b", "CAST(id AS INT) AS c", "id AS extra")
-    written.coalesce(1).write.format(using(source_format)).save(str(tmp_path / "t"))
+    rows = spark.range(100).selectExpr("id AS Id", "concat('v', id) AS b", "CAST(id AS INT) AS c", "id AS extra")
+    rows.coalesce(1).write.format(using(source_format)).save(str(tmp_path / "t"))
     spark.sql(
         f"CREATE TABLE {name} (c INT, missing STRING, ID BIGINT, B STRING) USING {using(source_format)} "
         f"LOCATION '{tmp_path.as_uri()}/t'"
@@ -353,8 +353,8 @@ def test_limits_and_file_columns_work_as_for_files(spark: SparkSession, name: st
     create(spark, name, "parquet")
     session = PushdownSession(spark)
     session.add_table("t", name, reader="pushdown", implicit_names={"filename": "file"})
-    limited = session.scan("t", columns=["id", "dir0", "file"], where="p = 1 AND id > 5", limit=3)
-    rows = limited.run(lambda frame: frame.collect())
+    first_rows = session.scan("t", columns=["id", "dir0", "file"], where="p = 1 AND id > 5", limit=3)
+    rows = first_rows.run(lambda frame: frame.collect())
     assert len(rows) == 3
     assert {row.dir0 for row in rows} == {"p=1"}
     assert all(row.file.endswith(".parquet") for row in rows)

@@ -108,6 +108,6 @@ def test_advice_that_would_not_help_is_not_given() -> None:
     assert advice("upper(a) = upper(b)", files_total=1) == (), "the column has no constant to be compared with"
     rows = {"rows_decoded": 1_000, "rows_after_pushdown": 1}
     equal = ConjunctReport(sql="a = 1", exactness=Exactness.EXACT)
-    for groups, given in ((1, 0), (20, 1)):
+    for groups, count in ((1, 0), (20, 1)):
         units = {"row groups": {"total": groups}}
-        assert len(advice("a = 1", conjuncts=[equal], files_total=1, units=units, **rows)) == given
+        assert len(advice("a = 1", conjuncts=[equal], files_total=1, units=units, **rows)) == count

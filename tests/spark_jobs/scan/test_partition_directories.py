@@ -94,10 +94,10 @@ def test_pruned_directories_are_skipped_and_reported(spark: SparkSession, places
     assert result.run(lambda frame: [tuple(row) for row in frame.collect()]) == [(13, 1)]
     report = result.report()["t"]
     assert (report.reader, report.files_total, report.files_read) == ("pushdown", 4, 4)
-    chosen, searched = report.conjuncts
-    assert (chosen.sql, chosen.exactness, chosen.pushed_as) == ("k = 1", Exactness.EXACT, "partition pruning")
-    assert searched.sql == "a = 13"
-    assert searched.pushed_as
+    first, second = report.conjuncts
+    assert (first.sql, first.exactness, first.pushed_as) == ("k = 1", Exactness.EXACT, "partition pruning")
+    assert second.sql == "a = 13"
+    assert second.pushed_as
 
 
 @pytest.mark.parametrize("name", ["json", "orc", "csv", "avro"])
@@ -107,9 +107,9 @@ def test_sparks_reader_reports_pruned_directories(spark: SparkSession, places: d
     result = session.scan("t", columns=["a", "k"], where="k = 1 AND a + k > 13")
     rows = result.run(lambda frame: sorted(tuple(row) for row in frame.collect()))
     report = result.report()["t"]
-    pruning, both = report.conjuncts
-    assert (pruning.exactness, pruning.pushed_as) == (Exactness.EXACT, "partition pruning")
-    assert both.exactness is Exactness.UNSUPPORTED
+    first, second = report.conjuncts
+    assert (first.exactness, first.pushed_as) == (Exactness.EXACT, "partition pruning")
+    assert second.exactness is Exactness.UNSUPPORTED
     assert rows
     assert all(k == 1 and a + k > 13 for a, k in rows)
 

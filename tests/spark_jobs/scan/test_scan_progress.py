@@ -60,8 +60,8 @@ def test_the_progress_of_a_scan_counts_its_finished_tasks(
 def test_unknown_progress_is_not_shown_as_zero(spark: SparkSession, tmp_path: Path) -> None:
     write(spark, "json", tmp_path / "data")
     session = scan(spark, tmp_path / "data", "json")
-    limited = session.scan("data", where="name = 'n7'", limit=1)
-    assert limited.progress() is None, "the end of the scan is not known"
+    limit_result = session.scan("data", where="name = 'n7'", limit=1)
+    assert limit_result.progress() is None, "the end of the scan is not known"
     session.add_source("by_spark", path=str(tmp_path / "data"), format="json", reader="spark")
     assert session.scan("by_spark", where="name = 'n7'").progress() == (None,)
     both = session.sql("SELECT a.id FROM data a JOIN by_spark b ON a.id = b.id WHERE a.name = 'n7'")

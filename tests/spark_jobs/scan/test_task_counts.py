@@ -45,6 +45,6 @@ def test_counts_of_splits_are_summed_by_file() -> None:
 
 def test_the_report_lists_the_files_with_the_most_bytes_read() -> None:
     files = [FileReport(path=f"{number:03}", bytes_read=number // 2, rows_decoded=1) for number in range(200)]
-    listed = most_read_files(files)
-    assert len(listed) == MAX_FILES
-    assert [file.path for file in listed[:3]] == ["198", "199", "196"]
+    most_read = most_read_files(files)
+    assert len(most_read) == MAX_FILES
+    assert [file.path for file in most_read[:3]] == ["198", "199", "196"]

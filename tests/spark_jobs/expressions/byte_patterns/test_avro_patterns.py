@@ -176,9 +176,9 @@ def _batch(row: Row) -> pa.RecordBatch:
 
 def _encode(schema: object, records: list[dict[str, object]]) -> bytes:
     out = io.BytesIO()
-    parsed = fastavro.parse_schema(schema)
+    avro_schema = fastavro.parse_schema(schema)
     for record in records:
-        fastavro.schemaless_writer(out, parsed, record)
+        fastavro.schemaless_writer(out, avro_schema, record)
     return out.getvalue()
 
 
@@ -241,8 +241,8 @@ def test_filters_that_cannot_skip_blocks_have_no_pattern(root: Node) -> None:
 
 
 def _patterns(root: Node) -> tuple[BlockPattern, ...]:
-    located = locate(parse_schema(json.dumps(SCHEMA)), NameMatcher(ANY_CASE))
-    return block_patterns(root, located, includes_shifted_dates=True)
+    encoding_of = locate(parse_schema(json.dumps(SCHEMA)), NameMatcher(ANY_CASE))
+    return block_patterns(root, encoding_of, includes_shifted_dates=True)
 
 
 def test_decimals_may_have_redundant_bytes() -> None:
@@ -285,9 +285,9 @@ CALENDAR = {
     ],
 )
 def test_days_that_spark_may_move_to_another_calendar_have_no_pattern(root: Node, certain: bool) -> None:
-    located = locate(parse_schema(json.dumps(CALENDAR)), NameMatcher(ANY_CASE))
-    assert bool(block_patterns(root, located, includes_shifted_dates=False)) is certain
-    assert block_patterns(root, located, includes_shifted_dates=True)
+    encoding_of = locate(parse_schema(json.dumps(CALENDAR)), NameMatcher(ANY_CASE))
+    assert bool(block_patterns(root, encoding_of, includes_shifted_dates=False)) is certain
+    assert block_patterns(root, encoding_of, includes_shifted_dates=True)
 
 
 def test_false_filter_skips_every_block() -> None:

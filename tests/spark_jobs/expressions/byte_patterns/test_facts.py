@@ -43,8 +43,8 @@ SCHEMA = t.StructType(
 def _facts(where: str, *, has_plain_strings: bool = True) -> tuple[Fact | AnyOf, ...]:
     tree = parse_predicate(where)
     assert tree is not None
-    bound = bind(tree, Scope(SCHEMA, has_plain_strings=has_plain_strings))
-    return () if bound.artifact is None else facts_of(bound.artifact).parts
+    outcome = bind(tree, Scope(SCHEMA, has_plain_strings=has_plain_strings))
+    return () if outcome.artifact is None else facts_of(outcome.artifact).parts
 
 
 @pytest.mark.parametrize(
@@ -178,8 +178,8 @@ def test_long_chains_do_not_recurse() -> None:
 
 def test_integers_in_a_list_with_a_double_are_ranges() -> None:
     (alternatives,) = _facts("i IN (9007199254740993, 1e0)")
-    shown = str(alternatives)
-    assert "low=Decimal('9007199254740992'), high=Decimal('9007199254740993')" in shown
+    text = str(alternatives)
+    assert "low=Decimal('9007199254740992'), high=Decimal('9007199254740993')" in text
 
 
 def test_a_list_of_one_boolean_implies_the_same_as_its_equality() -> None:

@@ -42,10 +42,10 @@ def pack(codec: str, data: bytes) -> bytes:
 
 def encode(schema: object, records: Sequence[object]) -> bytes:
     """Return the concatenated encodings of records."""
-    parsed = fastavro.parse_schema(schema)
+    avro_schema = fastavro.parse_schema(schema)
     out = io.BytesIO()
     for record in records:
-        fastavro.schemaless_writer(out, parsed, record)
+        fastavro.schemaless_writer(out, avro_schema, record)
     return out.getvalue()
 
 
@@ -157,7 +157,7 @@ def named_types(namer: Namer) -> list[Sample]:
     def decimal(digits: tuple[int, int], **more: object) -> dict[str, object]:
         return {"type": "bytes", "logicalType": "decimal", "precision": digits[0], "scale": digits[1], **more}
 
-    sized = {"type": "fixed", "size": 10, "name": namer.next("Money")}
+    fixed_schema = {"type": "fixed", "size": 10, "name": namer.next("Money")}
     return [
         Sample(
             {"type": "enum", "name": namer.next("Color"), "symbols": symbols}, pa.string(), st.sampled_from(symbols)
@@ -167,7 +167,7 @@ def named_types(namer: Namer) -> list[Sample]:
         ),
         Sample(decimal(small), pa.decimal128(*small), _decimals(*small)),
         Sample(decimal(large), pa.decimal128(*large), _decimals(*large)),
-        Sample(decimal(fixed, **sized), pa.decimal128(*fixed), _decimals(*fixed)),
+        Sample(decimal(fixed, **fixed_schema), pa.decimal128(*fixed), _decimals(*fixed)),
         Sample(
             {"type": "fixed", "name": namer.next("Span"), "size": 12, "logicalType": "duration"},
             pa.binary(),

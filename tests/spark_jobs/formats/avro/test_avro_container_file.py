@@ -101,7 +101,7 @@ def test_damage_names_file_block_and_offset(codec: str, tmp_path: Path) -> None:
     head, one = header(SCHEMA, codec), block(codec, 30, encode(SCHEMA, rows(0, 30)))
     data = encode(SCHEMA, rows(30, 30))
     second = len(head) + len(one)
-    damaged = {
+    damaged_files = {
         "another marker": block(codec, 30, data)[:-1] + b"!",
         "cut short": block(codec, 30, data)[:-20],
         "fewer records than it says": block(codec, 31, data),
@@ -110,7 +110,7 @@ def test_damage_names_file_block_and_offset(codec: str, tmp_path: Path) -> None:
         "not packed": zigzag(30) + zigzag(8) + b"\xff" * 8 + SYNC,
         "far too many records": block(codec, 10**12, data),
     }
-    for what, content in damaged.items():
+    for what, content in damaged_files.items():
         path.write_bytes(head + one + content)
         with pytest.raises(UnreadableFileError, match=rf"block 1 at byte {second}: ") as error:
             read(path, ARROW)
@@ -133,15 +133,15 @@ def test_flipped_bytes_never_crash(codec: str, tmp_path: Path, interpreter: str)
     path = write(tmp_path / "flipped.avro", SCHEMA, [rows(0, 20), rows(20, 20)], codec)
     content = path.read_bytes()
     dice = random.Random(codec)
-    noticed = 0
+    error_count = 0
     for _ in range(150):
         place = dice.randrange(len(content))
         path.write_bytes(content[:place] + bytes([content[place] ^ (1 << dice.randrange(8))]) + content[place + 1 :])
         try:
             read(path, ARROW, are_strings_valid=False)
         except PushdownError as problem:
-            noticed += str(path) in str(problem)
-    assert noticed > 50
+            error_count += str(path) in str(problem)
+    assert error_count > 50
 
 
 @pytest.mark.parametrize("codec", ["null", "deflate"])

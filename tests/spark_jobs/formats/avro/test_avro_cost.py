@@ -36,7 +36,7 @@ CASES = (
 )
 
 
-def sample(case: AvroCostCase) -> AvroSample:
+def sample_of(case: AvroCostCase) -> AvroSample:
     return AvroSample(
         files=2,
         size=SIZE,
@@ -49,22 +49,22 @@ def sample(case: AvroCostCase) -> AvroSample:
     )
 
 
-def estimate(seen: AvroSample, case: AvroCostCase) -> ReaderSeconds:
-    return reader_seconds(seen, case.columns, WORKERS, has_filter=case.filtered)
+def estimate(sample: AvroSample, case: AvroCostCase) -> ReaderSeconds:
+    return reader_seconds(sample, case.columns, WORKERS, has_filter=case.filtered)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_the_estimate_chooses_the_reader_that_was_faster(case: AvroCostCase) -> None:
-    actual = estimate(sample(case), case)
+    actual = estimate(sample_of(case), case)
     assert (is_cheaper(actual.pushdown, actual.spark), actual.searches_blocks) == (case.ours, case.search), actual
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_a_small_table_is_left_to_spark(case: AvroCostCase) -> None:
     """Starting our workers costs more than Spark's scan of the whole table."""
-    seen = sample(case)
+    sample = sample_of(case)
     small = estimate(
-        replace(seen, size=seen.size / 1_000, records=seen.records / 1_000, values=seen.values / 1_000), case
+        replace(sample, size=sample.size / 1_000, records=sample.records / 1_000, values=sample.values / 1_000), case
     )
     assert small.pushdown > small.spark, small
 
@@ -72,20 +72,20 @@ def test_a_small_table_is_left_to_spark(case: AvroCostCase) -> None:
 def test_deflate_costs_spark_more_than_the_pushdown_reader() -> None:
     needle = CASES[0]
     snappy, deflate = (
-        estimate(sample(needle), needle),
-        estimate(replace(sample(needle), deflate_size=SIZE), needle),
+        estimate(sample_of(needle), needle),
+        estimate(replace(sample_of(needle), deflate_size=SIZE), needle),
     )
     assert snappy.spark / snappy.pushdown < deflate.spark / deflate.pushdown
 
 
 def test_more_work_costs_more() -> None:
     needle = CASES[0]
-    seen = sample(needle)
-    cost = estimate(seen, needle).pushdown
-    assert estimate(replace(seen, size=2 * seen.size), needle).pushdown > cost
-    assert estimate(replace(seen, candidate_fraction=10 * seen.candidate_fraction), needle).pushdown > cost
-    assert estimate(replace(seen, matching_fraction=10_000 * seen.matching_fraction), needle).pushdown > cost
-    everything = replace(seen, candidate_fraction=1.0, matching_fraction=1.0)
+    sample = sample_of(needle)
+    cost = estimate(sample, needle).pushdown
+    assert estimate(replace(sample, size=2 * sample.size), needle).pushdown > cost
+    assert estimate(replace(sample, candidate_fraction=10 * sample.candidate_fraction), needle).pushdown > cost
+    assert estimate(replace(sample, matching_fraction=10_000 * sample.matching_fraction), needle).pushdown > cost
+    everything = replace(sample, candidate_fraction=1.0, matching_fraction=1.0)
     assert (
         estimate(everything, replace(needle, columns=16)).pushdown
         > estimate(everything, replace(needle, columns=2)).pushdown
@@ -95,8 +95,8 @@ def test_more_work_costs_more() -> None:
 def test_only_workers_with_enough_work_load_machine_code() -> None:
     """Each worker with enough records loads machine code, so a rare value costs the same with many workers."""
     needle, everything = CASES[0], CASES[-1]
-    assert reader_seconds(sample(needle), 16, 2, has_filter=True) == reader_seconds(
-        sample(needle), 16, 64, has_filter=True
+    assert reader_seconds(sample_of(needle), 16, 2, has_filter=True) == reader_seconds(
+        sample_of(needle), 16, 64, has_filter=True
     )
-    few, many = (reader_seconds(sample(everything), 2, workers, has_filter=False).pushdown for workers in (2, 8))
+    few, many = (reader_seconds(sample_of(everything), 2, workers, has_filter=False).pushdown for workers in (2, 8))
     assert few < many

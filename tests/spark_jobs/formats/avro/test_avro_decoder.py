@@ -39,11 +39,11 @@ def test_every_type_is_decoded_to_arrow(data: st.DataObject, tmp_path: Path, int
     values = data.draw(st.lists(sample.values, max_size=6))
     cut = data.draw(st.integers(0, len(values)))
     path = write(tmp_path / "any.avro", sample.avro, [values[:cut], values[cut:]], "null")
-    requested = data.draw(st.permutations(list(sample.arrow)))
-    requested = requested[: data.draw(st.integers(1, len(requested)))]
-    actual, count = read(path, pa.schema(requested))
+    fields = data.draw(st.permutations(list(sample.arrow)))
+    fields = fields[: data.draw(st.integers(1, len(fields)))]
+    actual, count = read(path, pa.schema(fields))
     expected = [sample.arrives(value) for value in values]
-    for field in requested:
+    for field in fields:
         assert actual[field.name].combine_chunks().equals(pa.array([e[field.name] for e in expected], field.type))
     assert (count.records, count.rows_returned) == (len(values), len(values))
 
@@ -63,8 +63,8 @@ def test_filtered_rows_are_the_rows_that_pass(data: st.DataObject, tmp_path: Pat
     op, bound = data.draw(st.sampled_from([Op.EQ, Op.LT, Op.GE])), data.draw(st.integers(-3, 300))
     actual, _ = read(path, arrow, ArrowFilter(Comparison(ID, op, bound)))
     whole, _ = read(path, arrow)
-    passing = [n is not None and {Op.EQ: n == bound, Op.LT: n < bound, Op.GE: n >= bound}[op] for n in ids]
-    assert actual.equals(whole.filter(pa.array(passing)))
+    passes = [n is not None and {Op.EQ: n == bound, Op.LT: n < bound, Op.GE: n >= bound}[op] for n in ids]
+    assert actual.equals(whole.filter(pa.array(passes)))
 
 
 @pytest.mark.parametrize("codec", CODECS)

@@ -25,21 +25,21 @@ LONG = "x" * 9_000
 """A string whose length takes three bytes."""
 
 
-def program_of(schema: object, requested: list[pa.Field], *, reads_to_end: bool = True) -> Bytecode:
+def program_of(schema: object, fields: list[pa.Field], *, reads_to_end: bool = True) -> Bytecode:
     return compile_bytecode(
-        parse_schema(json.dumps(schema)), requested, NameMatcher(EXACT_NAMES), reads_to_end=reads_to_end
+        parse_schema(json.dumps(schema)), fields, NameMatcher(EXACT_NAMES), reads_to_end=reads_to_end
     )
 
 
-def execute(program: Bytecode, data: bytes, runs: RecordRuns, *, compiled: bool) -> tuple[list[list[int]], ...]:
+def execute(program: Bytecode, data: bytes, runs: RecordRuns, *, is_compiled: bool) -> tuple[list[list[int]], ...]:
     """Return the values and the validity flags of the slots, and the offsets of the records."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(executor, "is_compiled", lambda: compiled)
-        filled = Executor(program).run(data, runs)
+        patch.setattr(executor, "is_compiled", lambda: is_compiled)
+        slots = Executor(program).run(data, runs)
     return (
-        [values.tolist() for values in filled.values[: len(program.is_item_slot)]],
-        [valid.tolist() for valid in filled.valid[: len(program.is_item_slot)]],
-        [filled.starts.tolist(), [filled.end]],
+        [values.tolist() for values in slots.values[: len(program.is_item_slot)]],
+        [valid.tolist() for valid in slots.valid[: len(program.is_item_slot)]],
+        [slots.starts.tolist(), [slots.end]],
     )
 
 
@@ -78,26 +78,30 @@ def _type(avro: object, null: int | None) -> object:
 def test_machine_code_fills_the_slots_as_python_does(
     table: tuple[dict[str, object], list[pa.Field], list[dict[str, object]]], reads_to_end: bool
 ) -> None:
-    schema, requested, records = table
+    schema, fields, records = table
     pieces = [encode(schema, [record]) for record in records]
     data = b"".join(pieces)
-    program = program_of(schema, requested, reads_to_end=reads_to_end)
+    program = program_of(schema, fields, reads_to_end=reads_to_end)
     ends = np.cumsum([0, *map(len, pieces)], dtype=np.int64)
     runs = (
         RecordRuns.of_blocks([(0, len(data), len(records))])
         if reads_to_end
         else RecordRuns.of_records(ends[:-1], ends[1:])
     )
-    by_python, by_machine_code = (execute(program, data, runs, compiled=compiled) for compiled in (False, True))
+    by_python, by_machine_code = (
+        execute(program, data, runs, is_compiled=is_compiled) for is_compiled in (False, True)
+    )
     assert by_python == by_machine_code
 
 
-@pytest.mark.parametrize("compiled", [False, True])
-def test_long_strings_are_skipped(compiled: bool) -> None:
+@pytest.mark.parametrize("is_compiled", [False, True])
+def test_long_strings_are_skipped(is_compiled: bool) -> None:
     records = [{"n": 1, "s": LONG}, {"n": 2, "s": ""}, {"n": 3, "s": LONG[:64]}]
     data = encode(TEXT, records)
     program = program_of(TEXT, [pa.field("n", pa.int64()), pa.field("s", pa.string())])
-    (numbers, strings), _, _ = execute(program, data, RecordRuns.of_blocks([(0, len(data), 3)]), compiled=compiled)
+    (numbers, strings), _, _ = execute(
+        program, data, RecordRuns.of_blocks([(0, len(data), 3)]), is_compiled=is_compiled
+    )
     assert numbers == [1, 2, 3]
     assert [place & 0xFFFF_FFFF for place in strings] == [9_000, 0, 64]
     assert [data[place >> 32 :][: place & 0xFFFF_FFFF] for place in strings] == [LONG.encode(), b"", LONG[:64].encode()]
@@ -111,12 +115,12 @@ def test_long_strings_are_skipped(compiled: bool) -> None:
         (["int", "string", "null"], "text"),
     ],
 )
-@pytest.mark.parametrize("compiled", [False, True])
-def test_lists_maps_and_unions_are_skipped(kind: object, value: object, compiled: bool) -> None:
+@pytest.mark.parametrize("is_compiled", [False, True])
+def test_lists_maps_and_unions_are_skipped(kind: object, value: object, is_compiled: bool) -> None:
     schema = {"type": "record", "name": "N", "fields": [{"name": "n", "type": "long"}, {"name": "k", "type": kind}]}
     program = program_of(schema, [pa.field("n", pa.int64())])
     data = encode(schema, [{"n": 7, "k": value}])
-    values, _, _ = execute(program, data, RecordRuns.of_blocks([(0, len(data), 1)]), compiled=compiled)
+    values, _, _ = execute(program, data, RecordRuns.of_blocks([(0, len(data), 1)]), is_compiled=is_compiled)
     assert values == [[7]]
 
 
@@ -143,11 +147,11 @@ def test_lists_maps_and_unions_are_skipped(kind: object, value: object, compiled
         "length of 65 bits",
     ],
 )
-@pytest.mark.parametrize("compiled", [False, True])
-def test_damaged_records_raise(data: bytes, records: int, compiled: bool) -> None:
+@pytest.mark.parametrize("is_compiled", [False, True])
+def test_damaged_records_raise(data: bytes, records: int, is_compiled: bool) -> None:
     program = program_of(TEXT, [pa.field("s", pa.string())])
     with pytest.raises(DamagedRecordError):
-        execute(program, data, RecordRuns.of_blocks([(0, len(data), records)]), compiled=compiled)
+        execute(program, data, RecordRuns.of_blocks([(0, len(data), records)]), is_compiled=is_compiled)
 
 
 def test_fastavro_accepts_longer_numbers_than_java() -> None:
@@ -159,18 +163,18 @@ def test_fastavro_accepts_longer_numbers_than_java() -> None:
             program_of(TEXT, [pa.field("n", pa.int64())]),
             data,
             RecordRuns.of_blocks([(0, len(data), 1)]),
-            compiled=False,
+            is_compiled=False,
         )
 
 
 NUMBER_FIELDS = {"n": pa.int64(), "i": pa.int32(), "t": pa.bool_()}
 
 
-def run_number(kind: str, data: bytes, wanted: str) -> list[object]:
+def run_number(kind: str, data: bytes, field: str) -> list[object]:
     """Return the values of a field of one record: the number `n` or `i`, or the boolean `t` after it."""
     number = "i" if kind == "int" else "n"
     fields = [{"name": number, "type": kind}, {"name": "t", "type": "boolean"}]
-    name = number if wanted == "number" else "t"
+    name = number if field == "number" else "t"
     program = program_of({"type": "record", "name": "N", "fields": fields}, [pa.field(name, NUMBER_FIELDS[name])])
     runs = RecordRuns.of_blocks([(0, len(data) + 1, 1)])
     values: list[object] = Executor(program).run(data + b"\x01", runs).values[0].tolist()
@@ -197,12 +201,12 @@ def test_numbers_with_all_bits_of_their_type_are_read(
     ("kind", "data"),
     [("int", b"\xff\xff\xff\xff\x10"), ("long", b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x02")],
 )
-@pytest.mark.parametrize("wanted", ["number", "field after it"])
+@pytest.mark.parametrize("field", ["number", "field after it"])
 @pytest.mark.parametrize("is_compiled", [True, False])
 def test_numbers_with_too_many_bits_are_damaged(
-    monkeypatch: pytest.MonkeyPatch, kind: str, data: bytes, wanted: str, is_compiled: bool
+    monkeypatch: pytest.MonkeyPatch, kind: str, data: bytes, field: str, is_compiled: bool
 ) -> None:
     """Spark drops the extra bits and returns another value."""
     monkeypatch.setattr(executor, "is_compiled", lambda: is_compiled)
     with pytest.raises(DamagedRecordError, match="a number is longer than its type allows"):
-        run_number(kind, data, wanted)
+        run_number(kind, data, field)

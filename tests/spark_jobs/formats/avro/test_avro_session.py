@@ -36,8 +36,8 @@ def write(path: Path, keys: Sequence[int], codec: str = "deflate", schema: dict[
     names = {field["name"] for field in schema["fields"]}  # type: ignore[attr-defined]
     records = ({"k": key, "v": f"v{key}" if key % 3 else None, "part": {"n": key % 7}} for key in keys)
     with path.open("wb") as file:
-        kept = ({name: value for name, value in record.items() if name in names} for record in records)
-        fastavro.writer(file, fastavro.parse_schema(schema), kept, codec=codec, sync_interval=2_000)
+        partial_records = ({name: value for name, value in record.items() if name in names} for record in records)
+        fastavro.writer(file, fastavro.parse_schema(schema), partial_records, codec=codec, sync_interval=2_000)
     return path
 
 

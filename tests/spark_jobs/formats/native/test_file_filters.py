@@ -53,11 +53,11 @@ def test_filters_are_those_of_sparks_plan(spark: SparkSession, root: Path, name:
     schema = "k bigint, s string, d date, member struct<m: bigint>, day bigint"
     frame = spark.read.schema(schema).format(name).load(str(root / name))
     for report in file_filters(frame, ("day",), _CONJUNCTS):
-        pushed, prunes = _plan_filters(frame, report.sql)
+        filters, prunes = _plan_filters(frame, report.sql)
         if prunes:
             assert report.exactness is Exactness.EXACT, report
-        elif pushed:
-            assert report.pushed_as == f"Spark's reader: {pushed}"
+        elif filters:
+            assert report.pushed_as == f"Spark's reader: {filters}"
         else:
             assert report.exactness is Exactness.UNSUPPORTED, report
 

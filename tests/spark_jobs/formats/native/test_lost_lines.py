@@ -118,16 +118,16 @@ def test_old_dates_are_found(
     rows = spark.createDataFrame([(day,) for day in days], "day string")
     rows = rows.selectExpr("CAST(day AS DATE) AS day", "CAST(day || ' 01:02:03' AS TIMESTAMP) AS at")
     path, setting = str(tmp_path / "t"), FILTER_SETTINGS[SourceFormat(file_format)]
-    as_stored = {"spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED"}
-    with session_settings(spark, {**as_stored, setting: "true"}):
+    settings = {"spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED"}
+    with session_settings(spark, {**settings, setting: "true"}):
         rows.coalesce(1).write.format(file_format).save(path)
         session = PushdownSession(spark)
         schema = "day date, at timestamp"
         session.add_source("t", path=path, format=file_format, schema=schema, reader=reader)
         result = session.scan("t", where=where)
-        actual, in_run = result.run(lambda frame: (sorted_rows(frame), str(spark.conf.get(setting))))
+        actual, setting_in_run = result.run(lambda frame: (sorted_rows(frame), str(spark.conf.get(setting))))
         assert sorted_rows(result.df) == actual
-        assert in_run == is_pushed or reader == "pushdown"
+        assert setting_in_run == is_pushed or reader == "pushdown"
         with pushdown_off(spark):
             assert actual == sorted_rows(spark.read.schema(schema).format(file_format).load(path).where(where))
         assert actual

@@ -117,7 +117,7 @@ def test_all_conjuncts_of_the_same_pattern_are_reported_as_pushed(spark: SparkSe
 
 def test_only_some_conjuncts_are_planned_for_the_report(spark: SparkSession, files: dict[str, str]) -> None:
     result = plan_scan(spark, files, "csv", " AND ".join(f"k <> {n}" for n in range(40)), "spark")
-    pushed = [each.pushed_as or "" for each in result.report()["t"].conjuncts]
-    assert [("Not(EqualTo(k," in text, "not planned for the report" in text) for text in pushed] == [
+    filters = [each.pushed_as or "" for each in result.report()["t"].conjuncts]
+    assert [("Not(EqualTo(k," in text, "not planned for the report" in text) for text in filters] == [
         (True, False)
     ] * 32 + [(False, True)] * 8

@@ -29,24 +29,29 @@ def write(spark: SparkSession, path: Path, file_format: str) -> Path:
     return path
 
 
-@pytest.mark.parametrize(("where", "returned", "decoded"), [(None, ROWS, ROWS), ("k = 3", MATCHING, None)])
+@pytest.mark.parametrize(("where", "rows_returned", "rows_decoded"), [(None, ROWS, ROWS), ("k = 3", MATCHING, None)])
 @pytest.mark.parametrize("file_format", ["json", "csv"])
 def test_rows_that_the_reader_of_text_files_drops_are_not_counted_as_decoded(
-    spark: SparkSession, tmp_path: Path, file_format: str, where: str | None, returned: int, decoded: int | None
+    spark: SparkSession,
+    tmp_path: Path,
+    file_format: str,
+    where: str | None,
+    rows_returned: int,
+    rows_decoded: int | None,
 ) -> None:
     """The reader evaluates the filter, so that Spark counts the matching rows only."""
     actual = report(spark, write(spark, tmp_path / "data", file_format), file_format, where)
-    assert actual.rows_returned == actual.rows_after_pushdown == returned
-    assert actual.rows_decoded == decoded
+    assert actual.rows_returned == actual.rows_after_pushdown == rows_returned
+    assert actual.rows_decoded == rows_decoded
     assert (actual.bytes_read or 0) >= actual.bytes_total
 
 
-@pytest.mark.parametrize(("where", "returned"), [(None, ROWS), ("k = 3", MATCHING)])
+@pytest.mark.parametrize(("where", "rows_returned"), [(None, ROWS), ("k = 3", MATCHING)])
 @pytest.mark.parametrize("file_format", ["orc", "parquet"])
 def test_bytes_that_columnar_readers_do_not_count_are_unknown(
-    spark: SparkSession, tmp_path: Path, file_format: str, where: str | None, returned: int
+    spark: SparkSession, tmp_path: Path, file_format: str, where: str | None, rows_returned: int
 ) -> None:
     actual = report(spark, write(spark, tmp_path / "data", file_format), file_format, where)
-    assert actual.rows_returned == returned
+    assert actual.rows_returned == rows_returned
     assert actual.rows_decoded == actual.rows_after_pushdown == ROWS
     assert actual.bytes_read is None

@@ -46,8 +46,8 @@ def patch_run(base: int, low: Sequence[int], width: int, patches: Sequence[tuple
     gap_width = max(gap.bit_length() for gap, _ in patches) or 1
     entry = next(fixed for fixed in WIDTHS if fixed >= gap_width + patch_width)
     extra = bytes([(size - 1) << 5 | CODES[patch_width], (gap_width - 1) << 5 | len(patches)])
-    listed = pack([gap << patch_width | value for gap, value in patches], entry)
-    return header(2, CODES[width], len(low)) + extra + magnitude.to_bytes(size, "big") + pack(low, width) + listed
+    patch_list = pack([gap << patch_width | value for gap, value in patches], entry)
+    return header(2, CODES[width], len(low)) + extra + magnitude.to_bytes(size, "big") + pack(low, width) + patch_list
 
 
 def delta(first: int, step: int, deltas: Sequence[int], width: int, count: int, *, signed: bool) -> bytes:

@@ -25,14 +25,14 @@ def ranges(min_seek: int) -> tuple[CoalescedReader, list[tuple[int, int]]]:
 
 def test_ranges_that_are_near_are_read_at_once() -> None:
     actual, reads = ranges(10)
-    fetched = actual.fetch([(500, 600), (100, 200), (210, 300), (311, 320), (0, 0), (550, 560)], ReadPurpose.SELECT)
+    content = actual.fetch([(500, 600), (100, 200), (210, 300), (311, 320), (0, 0), (550, 560)], ReadPurpose.SELECT)
     assert reads == [(100, 200), (311, 9), (500, 100)]
     assert actual.bytes == {ReadPurpose.SELECT: 309}
     assert actual.reads == 3
-    assert fetched(100, 200) == CONTENT[100:200]
-    assert fetched(205, 260) == CONTENT[205:260]
-    assert fetched(550, 560) == CONTENT[550:560]
-    assert fetched(700, 700) == b""
+    assert content(100, 200) == CONTENT[100:200]
+    assert content(205, 260) == CONTENT[205:260]
+    assert content(550, 560) == CONTENT[550:560]
+    assert content(700, 700) == b""
 
 
 @pytest.mark.parametrize("min_seek", [0, 50, 100_000])
@@ -41,8 +41,8 @@ def test_fetched_bytes_are_those_of_the_file(min_seek: int) -> None:
     for _ in range(100):
         spans = [(begin, begin + rng.randint(0, 300)) for begin in rng.sample(range(9_700), 8)]
         actual, reads = ranges(min_seek)
-        fetched = actual.fetch(spans, ReadPurpose.FILTER)
-        assert all(fetched(begin, end) == CONTENT[begin:end] for begin, end in spans)
+        content = actual.fetch(spans, ReadPurpose.FILTER)
+        assert all(content(begin, end) == CONTENT[begin:end] for begin, end in spans)
         assert actual.bytes[ReadPurpose.FILTER] == sum(length for _, length in reads)
         assert len(reads) == actual.reads
         gaps = [after - (begin + length) for (begin, length), (after, _) in pairwise(reads)]

@@ -142,8 +142,8 @@ def test_other_conversions_use_spark(orc_type: str, target: pa.DataType) -> None
 
 def test_padded_strings_are_read_only_if_spark_pads_them() -> None:
     sample = of("struct<c:char(3),a:array<char(3)>>")
-    padded = {KEEPS_PADDING: b""}
-    fields = [pa.field("c", TEXT, metadata=padded), pa.field("a", pa.list_(TEXT), metadata=padded)]
+    metadata = {KEEPS_PADDING: b""}
+    fields = [pa.field("c", TEXT, metadata=metadata), pa.field("a", pa.list_(TEXT), metadata=metadata)]
     assert [column.column for column in match_columns(sample.tail, fields, (0, 1), ANY_CASE)] == [1, 2]
     for name, kind in (("c", TEXT), ("a", pa.list_(TEXT))):
         with pytest.raises(UnsafeInputError, match="stored as char"):

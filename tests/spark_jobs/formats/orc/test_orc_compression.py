@@ -64,9 +64,9 @@ def test_the_beginning_of_a_chunk_is_decompressed_alone(compression: Compression
 @pytest.mark.parametrize("compression", CompressionKind)
 def test_stored_chunks_are_read_back(compression: CompressionKind) -> None:
     codec = Codec(compression, 100)
-    packed = codec.store_uncompressed(TEXT)
-    assert codec.decompress(packed) == TEXT
-    assert (packed == TEXT) is (compression is CompressionKind.NONE)
+    chunks = codec.store_uncompressed(TEXT)
+    assert codec.decompress(chunks) == TEXT
+    assert (chunks == TEXT) is (compression is CompressionKind.NONE)
 
 
 @pytest.mark.parametrize("compression", COMPRESSED)
@@ -95,15 +95,15 @@ def test_damage_only_raises_value_errors(compression: CompressionKind) -> None:
     rng = random.Random(5)
     data = store_block(compression, TEXT[:3000])
     codec = Codec(compression, BLOCK)
-    failed = 0
+    failures = 0
     for _ in range(500):
         damaged_data = bytearray(data)
         damaged_data[rng.randrange(HEADER, len(data))] ^= 1 << rng.randrange(8)
         try:
             assert len(codec.decompress(bytes(damaged_data))) <= BLOCK
         except ValueError:
-            failed += 1
-    assert failed > 20
+            failures += 1
+    assert failures > 20
 
 
 @pytest.mark.parametrize("codec", CODECS)

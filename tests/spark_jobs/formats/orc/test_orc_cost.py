@@ -71,11 +71,11 @@ def test_pruned_row_groups_have_no_cost(case: OrcCostCase) -> None:
     estimate_input = sample(case)
     whole = reader_seconds(estimate_input, case.lists)
     # Spark opens no column of a file without rows to read.
-    pruned = reader_seconds(replace(estimate_input, alive_fraction=0.0, live_files=0.0), case.lists)
-    assert pruned[SPARK] == pruned[SPARK_WITH_FILTER]
+    pruned_seconds = reader_seconds(replace(estimate_input, alive_fraction=0.0, live_files=0.0), case.lists)
+    assert pruned_seconds[SPARK] == pruned_seconds[SPARK_WITH_FILTER]
     # Opening a file takes Spark longer, which decides for many files.
-    assert (pruned[SPARK] < pruned[LAZY]) == (case.files < 50)
-    assert all(pruned[reader] < whole[reader] for reader in OrcReader)
+    assert (pruned_seconds[SPARK] < pruned_seconds[LAZY]) == (case.files < 50)
+    assert all(pruned_seconds[reader] < whole[reader] for reader in OrcReader)
 
 
 def test_a_scan_without_files_is_left_to_spark() -> None:

@@ -192,8 +192,8 @@ def test_impossible_stripe_directories_are_rejected(before: StreamKind, after: S
     stop = start + info.footer_length
     column = 1 if before is StreamKind.PRESENT else 2
     footer = sample.content[start:stop].replace(bytes([8, before, 16, column]), bytes([8, after, 16, column]))
-    damaged = Sample(sample.content[:start] + footer + sample.content[stop:])
-    assert damaged.content != sample.content
+    damaged_sample = Sample(sample.content[:start] + footer + sample.content[stop:])
+    assert damaged_sample.content != sample.content
     assert sample.stripe().locations
     with pytest.raises(ValueError, match=message):
-        damaged.stripe().locations  # noqa: B018
+        damaged_sample.stripe().locations  # noqa: B018

@@ -75,13 +75,13 @@ def is_refused(data: bytes, min_values: int = 0) -> bool:
 
 def test_single_runs_are_rejected_exactly_if_their_lengths_are_too_large() -> None:
     rng = random.Random(1)
-    refused = 0
+    refusals = 0
     for make in MAKERS:
         for _ in range(400):
             stream, values = make(rng)
             assert is_refused(stream) == is_too_much(values), (make, values)
-            refused += is_too_much(values)
-    assert 100 < refused < 1900
+            refusals += is_too_much(values)
+    assert 100 < refusals < 1900
 
 
 def test_consecutive_runs_are_rejected_exactly_if_their_lengths_are_too_large() -> None:

@@ -37,8 +37,8 @@ def _with_postscript(content: bytes, old: bytes, new: bytes) -> bytes:
     length = content[-1]
     script = content[-1 - length : -1]
     assert script.count(old) == 1
-    changed = script.replace(old, new)
-    return content[: -1 - length] + changed + bytes([len(changed)])
+    new_script = script.replace(old, new)
+    return content[: -1 - length] + new_script + bytes([len(new_script)])
 
 
 def _as_lzo(content: bytes) -> bytes:
@@ -105,7 +105,7 @@ def test_row_indexes_without_positions_of_the_first_row_group_are_used(
 ) -> None:
     path = tmp_path / "index.orc"
     content = _orc_file(path, compression=pyorc.CompressionKind.NONE, row_index_stride=1_000)
-    changed = bytearray(content)
+    damaged_content = bytearray(content)
     indexes = [
         place for place in Sample(content).stripe().locations if place.kind == StreamKind.ROW_INDEX and place.column
     ]
@@ -113,9 +113,9 @@ def test_row_indexes_without_positions_of_the_first_row_group_are_used(
     for place in indexes:
         # The first entry's tag and length, then its positions: as a field of another number readers pass over them.
         positions = place.offset + 2
-        assert changed[positions] == 0x0A
-        changed[positions] = 0x1A
-    path.write_bytes(changed)
+        assert damaged_content[positions] == 0x0A
+        damaged_content[positions] = 0x1A
+    path.write_bytes(damaged_content)
     assert _all_agree(spark, path, where)["pushdown"] == "pushdown"
 
 

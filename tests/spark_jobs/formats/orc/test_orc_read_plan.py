@@ -15,7 +15,7 @@ def spread(runs: tuple[RowGroupRange, ...]) -> list[int]:
 
 
 @pytest.mark.parametrize(
-    ("partial", "fetched"),
+    ("partial", "fetch"),
     [
         (0, [RowGroupRange(2, 3), RowGroupRange(5, 9)]),
         (1, [RowGroupRange(2, 3), RowGroupRange(5, 9)]),
@@ -23,14 +23,14 @@ def spread(runs: tuple[RowGroupRange, ...]) -> list[int]:
         (3, [RowGroupRange(2, 3), RowGroupRange(6, 6), RowGroupRange(9, 9)]),
     ],
 )
-def test_partial_reads_come_before_one_read_to_the_end(partial: int, fetched: list[RowGroupRange]) -> None:
+def test_partial_reads_come_before_one_read_to_the_end(partial: int, fetch: list[RowGroupRange]) -> None:
     """Statistics exclude group 4.
 
     The first partial reads take single runs, then one read takes all remaining groups.
     """
     plan = plan_reads([2, 3, 6, 9], [1, 2, 3, 5, 6, 7, 8, 9], partial)
     expected = {0: [RowGroupRange(2, 3), RowGroupRange(5, 9)], 1: [RowGroupRange(2, 3), RowGroupRange(6, 9)]}.get(
-        partial, fetched
+        partial, fetch
     )
     assert list(plan.fetch) == expected
     assert plan.decode == (RowGroupRange(2, 3), RowGroupRange(6, 6), RowGroupRange(9, 9))
@@ -52,13 +52,13 @@ def test_matching_row_groups_are_fetched_and_decoded(partial: int | None) -> Non
         alive = sorted(rng.sample(range(40), rng.randint(1, 40)))
         hits = sorted(rng.sample(alive, rng.randint(1, len(alive))))
         plan = plan_reads(hits, alive, partial)
-        decoded, fetched = spread(plan.decode), spread(plan.fetch)
-        assert set(hits) <= set(decoded) <= set(fetched)
-        assert decoded == sorted(set(decoded))
-        assert fetched == sorted(set(fetched))
+        decode_groups, fetch_groups = spread(plan.decode), spread(plan.fetch)
+        assert set(hits) <= set(decode_groups) <= set(fetch_groups)
+        assert decode_groups == sorted(set(decode_groups))
+        assert fetch_groups == sorted(set(fetch_groups))
         if partial is not None:
-            assert decoded == hits
-            assert set(fetched) <= set(alive)
+            assert decode_groups == hits
+            assert set(fetch_groups) <= set(alive)
 
 
 def test_split_ranges_cover_the_range() -> None:

@@ -34,8 +34,8 @@ def decode(stream: bytes, coding: StreamCoding, count: int) -> list[int]:
 def check_every_start(stream: bytes, coding: StreamCoding, values: Sequence[int]) -> None:
     assert decode(stream, coding, len(values)) == values, "the test's own encoder is wrong"
     for start in range(len(values)):
-        moved = seek_values(stream, coding, SeekPosition(start))
-        assert decode(moved, coding, len(values) - start) == values[start:], start
+        rest = seek_values(stream, coding, SeekPosition(start))
+        assert decode(rest, coding, len(values) - start) == values[start:], start
 
 
 Run = tuple[str, bytes, list[int]]
@@ -129,14 +129,14 @@ def test_byte_streams_can_be_seeked_to_any_value() -> None:
 def test_bit_streams_can_be_seeked_to_any_value() -> None:
     bits = np.unpackbits(np.array(BYTE_VALUES, np.uint8)).astype(bool).tolist()
     for start in range(0, len(bits), 3):
-        moved = seek_values(BYTE_STREAM, StreamCoding.BITS, SeekPosition(start // 8, start % 8))
-        assert decode(moved, StreamCoding.BITS, len(bits) - start) == bits[start:], start
+        rest = seek_values(BYTE_STREAM, StreamCoding.BITS, SeekPosition(start // 8, start % 8))
+        assert decode(rest, StreamCoding.BITS, len(bits) - start) == bits[start:], start
 
 
 def test_a_stream_truncated_after_the_start_keeps_its_values() -> None:
     stream = direct(list(range(32)), 5) + direct(list(range(32)), 5)
-    moved = seek_values(stream[:-4], StreamCoding.UNSIGNED, SeekPosition(3))
-    assert moved.endswith(stream[len(stream) // 2 : -4])
+    rest = seek_values(stream[:-4], StreamCoding.UNSIGNED, SeekPosition(3))
+    assert rest.endswith(stream[len(stream) // 2 : -4])
 
 
 @pytest.mark.parametrize("coding", [coding for coding in StreamCoding if coding is not StreamCoding.RAW])

@@ -163,9 +163,9 @@ def test_only_the_bytes_of_the_row_groups_are_read() -> None:
     data = [place for place in stripe.data_streams(2) if place.kind == StreamKind.DATA]
     (whole,) = data
     (begin, end) = next(
-        (cutting.begin, cutting.end)
-        for cutting in stream_slices(stripe, [2], RowGroupRange(5, 5))
-        if cutting.location.kind == StreamKind.DATA
+        (stream_slice.begin, stream_slice.end)
+        for stream_slice in stream_slices(stripe, [2], RowGroupRange(5, 5))
+        if stream_slice.location.kind == StreamKind.DATA
     )
     assert (begin, end) == (whole.offset + 5 * 8000, whole.offset + 6 * 8000)
 

@@ -55,9 +55,9 @@ def compile_filter(where: str, schema: pa.Schema) -> ArrowFilter:
     assert tree is not None
     fields = from_arrow_schema(schema)
     assert isinstance(fields, t.StructType)
-    bound = bind(tree, Scope(fields, has_plain_strings=True))
-    assert bound.artifact is not None, bound.reason
-    return ArrowFilter(bound.artifact)
+    outcome = bind(tree, Scope(fields, has_plain_strings=True))
+    assert outcome.artifact is not None, outcome.reason
+    return ArrowFilter(outcome.artifact)
 
 
 def query(
@@ -342,9 +342,11 @@ def test_errors_name_the_file_and_the_stripe() -> None:
         Sample(SAMPLE.content[:-5]).file(query(None))
     stripe = SAMPLE.tail.stripes[0]
     begin = stripe.offset + stripe.index_length
-    broken = Sample(SAMPLE.content[:begin] + bytes(stripe.data_length) + SAMPLE.content[begin + stripe.data_length :])
+    damaged_sample = Sample(
+        SAMPLE.content[:begin] + bytes(stripe.data_length) + SAMPLE.content[begin + stripe.data_length :]
+    )
     with pytest.raises(UnreadableFileError, match=r"cannot read f\.orc, stripe 0 at byte 3: .*; replace the file"):
-        scan_rows(broken, query(None))
+        scan_rows(damaged_sample, query(None))
     with pytest.raises(UnsafeInputError, match=r"f\.orc: column s is stored as string"):
         SAMPLE.file(query(None, pa.schema([("s", pa.int64())])))
     twice = write_sample(pa.table({"a": [1], "A": [2]}))

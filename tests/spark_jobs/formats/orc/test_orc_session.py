@@ -87,8 +87,8 @@ def test_the_row_filter_of_spark_is_off_where_it_loses_rows(
     # With these costs, `auto` chooses Spark's row filter wherever it may.
     monkeypatch.setattr(cost, "_COSTS", replace(cost._COSTS, search=1.0, spark=1.0))
     session = _session(spark, unusual, reader=reader, orc=orc)
-    filtered = session.scan("t", columns=["id"], where="id = 7")
-    assert "orc.sarg.to.filter is true" in filtered.report()["t"].notes
+    first_result = session.scan("t", columns=["id"], where="id = 7")
+    assert "orc.sarg.to.filter is true" in first_result.report()["t"].notes
     for where in LOST:
         result = session.scan("t", columns=["id"], where=where)
         assert not any(note == "orc.sarg.to.filter is true" for note in result.report()["t"].notes)
@@ -190,8 +190,8 @@ def test_counts_of_workers_load_no_planner(spark: SparkSession, table: Path) -> 
     """Workers unpickle the accumulator of a scan. The planner's modules would take them half a second."""
     session = _session(spark, table / "left")
     accumulator = session.scan("t", where=WHERE)._scan.scan._counts
-    pickled = cloudpickle.dumps(accumulator.accum_param)
-    assert not any(module in pickled for module in (b"worker_scan", b"columnar_scan"))
+    pickle_bytes = cloudpickle.dumps(accumulator.accum_param)
+    assert not any(module in pickle_bytes for module in (b"worker_scan", b"columnar_scan"))
 
 
 @pytest.mark.parametrize("reader", ["spark", "auto"])
@@ -332,8 +332,8 @@ def test_only_the_pushdown_reader_reads_names_with_a_backtick(spark: SparkSessio
     path = str(tmp_path / "ticks")
     spark.sql("SELECT id, concat('t', id) AS `tick``s` FROM range(3)").write.orc(path)
     schema = "id BIGINT, `tick``s` STRING"
-    lost = spark.read.schema(schema).orc(path).where("`tick``s` IS NOT NULL").count()
-    assert lost == 0, "Spark's reader reads the column now: there is nothing to refuse any more"
+    row_count = spark.read.schema(schema).orc(path).where("`tick``s` IS NOT NULL").count()
+    assert row_count == 0, "Spark's reader reads the column now: there is nothing to refuse any more"
     session = PushdownSession(spark)
     session.add_source("ours", path=path, format="orc", schema=schema, reader="pushdown")
     result = session.scan("ours", columns=["`tick``s`"], where="id = 2")

@@ -74,15 +74,15 @@ def test_bounds_of_times_are_widened_for_rounding(write: Write) -> None:
 
 def test_bounds_of_local_times_are_widened_by_a_day() -> None:
     micros = [0, 86_400_000_000]
-    zoned, unzoned = (write_sample(pa.table({"x": pa.array(micros, kind)})) for kind in (INSTANTS, CLOCKS))
+    instants, clocks = (write_sample(pa.table({"x": pa.array(micros, kind)})) for kind in (INSTANTS, CLOCKS))
     day = 86_400_000_000
-    for sample in (zoned, unzoned):
-        known = bounds(sample)
+    for sample in (instants, clocks):
+        all_bounds = bounds(sample)
         actual = bounds(sample, zone=Zone("Asia/Tokyo", 1_420_038_000))
-        wider = day if sample is unzoned else 0
-        assert isinstance(known.low, int)
-        assert isinstance(known.high, int)
-        assert (actual.low, actual.high) == (known.low - wider, known.high + wider)
+        wider = day if sample is clocks else 0
+        assert isinstance(all_bounds.low, int)
+        assert isinstance(all_bounds.high, int)
+        assert (actual.low, actual.high) == (all_bounds.low - wider, all_bounds.high + wider)
 
 
 @pytest.mark.parametrize("days", [[-141_428, 0], [-700_000, -141_428]])

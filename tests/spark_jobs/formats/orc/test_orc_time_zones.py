@@ -31,7 +31,7 @@ def test_times_are_counted_from_the_writers_midnight_of_2015() -> None:
 
 
 @pytest.mark.parametrize(
-    ("zone", "decoded", "read"),
+    ("zone", "decoded_micros", "read_micros"),
     [
         # Before 1970 only in Berlin's time: a second is subtracted.
         (BERLIN, HALF, -HOUR - HALF),
@@ -45,9 +45,9 @@ def test_times_are_counted_from_the_writers_midnight_of_2015() -> None:
         (NEW_YORK, -6 * HOUR - HALF, -HOUR - HALF),
     ],
 )
-def test_fractions_before_1970_follow_the_zone(zone: Zone, decoded: int, read: int) -> None:
-    assert move_times(zone, decoded, None) == [read, None]
-    assert move_times(zone, decoded, HOUR * 100) == [read, *move_times(zone, HOUR * 100)]
+def test_fractions_before_1970_follow_the_zone(zone: Zone, decoded_micros: int, read_micros: int) -> None:
+    assert move_times(zone, decoded_micros, None) == [read_micros, None]
+    assert move_times(zone, decoded_micros, HOUR * 100) == [read_micros, *move_times(zone, HOUR * 100)]
 
 
 def test_times_before_1900_use_spark() -> None:

@@ -23,8 +23,8 @@ COLUMNS = [f"c{number}" for number in range(60)]
 
 
 def sample(row_fraction: float, hit_fraction: float, page_fraction: float = 1.0, values: float = 61) -> ParquetSample:
-    row, compared = RowSize(values, values * 5e-9), RowSize(1, 5e-9)
-    return ParquetSample(10_000_000, row, compared, 1.0, page_fraction, hit_fraction, row_fraction)
+    row, filter_row = RowSize(values, values * 5e-9), RowSize(1, 5e-9)
+    return ParquetSample(10_000_000, row, filter_row, 1.0, page_fraction, hit_fraction, row_fraction)
 
 
 @pytest.mark.parametrize(
@@ -49,8 +49,8 @@ def test_few_scattered_matches_are_read_by_pushdown_and_many_by_spark(
 @pytest.fixture(scope="module")
 def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("cost") / "t.parquet"
-    scattered = pa.array([number * 7919 % ROWS for number in range(ROWS)])
-    columns = {"id": pa.array(range(ROWS)), "k": scattered, **dict.fromkeys(COLUMNS, scattered)}
+    keys = pa.array([number * 7919 % ROWS for number in range(ROWS)])
+    columns = {"id": pa.array(range(ROWS)), "k": keys, **dict.fromkeys(COLUMNS, keys)}
     pq.write_table(pa.table(columns), path, row_group_size=50_000)
     return path
 
@@ -86,8 +86,8 @@ def test_few_rows_and_a_cold_start_are_left_to_spark(table: Path) -> None:
 def test_a_sample_has_only_the_members_that_the_filter_needs(tmp_path: Path) -> None:
     structs = pa.array([{"x": number, "y": "long", "z": {"x": -number}} for number in range(10)])
     pq.write_table(pa.table({"id": pa.array(range(10)), "s": structs}), tmp_path / "t.parquet")
-    compared = Comparison(Column(("s", "z", "x"), LogicalType.INTEGER, pa.int64()), Op.LT, -7)
-    query = query_of(tmp_path / "t.parquet", compared)
+    comparison = Comparison(Column(("s", "z", "x"), LogicalType.INTEGER, pa.int64()), Op.LT, -7)
+    query = query_of(tmp_path / "t.parquet", comparison)
     (file,) = local_files([str(tmp_path / "t.parquet")])
     with open_parquet(file.path, file.storage, query) as source:
         assert source.filter_columns.leaf_indexes == (3,)

@@ -17,9 +17,9 @@ from pushdown_spark.formats.parquet.file_columns import FileColumns, has_sound_s
 def match(path: Path, table: pa.Table, schema: pa.Schema, mode: str = "CORRECTED", **options: object) -> FileColumns:
     pq.write_table(table, path / "t.parquet", **options)
     footer = pq.read_metadata(path / "t.parquet")
-    corrected = mode == "CORRECTED"
+    is_corrected = mode == "CORRECTED"
     return match_schema(
-        footer, schema, has_corrected_dates=corrected, has_corrected_int96=corrected, name_rule=ANY_CASE
+        footer, schema, has_corrected_dates=is_corrected, has_corrected_int96=is_corrected, name_rule=ANY_CASE
     )
 
 
@@ -101,7 +101,7 @@ def test_dates_of_unknown_calendars_are_rejected(tmp_path: Path, mode: str) -> N
 
 
 @pytest.mark.parametrize(
-    ("metadata", "corrected"),
+    ("metadata", "is_corrected"),
     [
         ({}, True),
         ({"org.apache.spark.version": b"2.4.8"}, False),
@@ -109,9 +109,9 @@ def test_dates_of_unknown_calendars_are_rejected(tmp_path: Path, mode: str) -> N
         ({"org.apache.spark.version": b"4.3.0", "org.apache.spark.legacyDateTime": b""}, False),
     ],
 )
-def test_files_of_spark_name_the_calendar_of_their_dates(metadata: dict[str, bytes], corrected: bool) -> None:
-    assert DATETIMES.are_as_stored(metadata, by_option=True) is corrected
-    assert DATETIMES.are_as_stored(metadata, by_option=False) is (corrected and bool(metadata))
+def test_files_of_spark_name_the_calendar_of_their_dates(metadata: dict[str, bytes], is_corrected: bool) -> None:
+    assert DATETIMES.are_as_stored(metadata, by_option=True) is is_corrected
+    assert DATETIMES.are_as_stored(metadata, by_option=False) is (is_corrected and bool(metadata))
 
 
 def test_names_that_differ_in_case_are_rejected(tmp_path: Path) -> None:

@@ -196,9 +196,9 @@ def test_a_file_that_claims_to_have_no_rows_is_left_to_spark(spark: SparkSession
     "where", ["s.m IS NULL", "s.m IS NULL OR k = 1", "NOT (s.t.m IS NOT NULL)", "s.t.m <=> NULL", "s.m IS NOT NULL"]
 )
 def test_a_required_member_is_null_where_its_struct_is(spark: SparkSession, tmp_path: Path, where: str) -> None:
-    required = pa.field("m", pa.int32(), nullable=False)
-    inner = pa.struct([required])
-    kind = pa.struct([required, pa.field("t", inner), pa.field("u", inner, nullable=False)])
+    required_field = pa.field("m", pa.int32(), nullable=False)
+    inner = pa.struct([required_field])
+    kind = pa.struct([required_field, pa.field("t", inner), pa.field("u", inner, nullable=False)])
     whole = {"m": 1, "t": {"m": 2}, "u": {"m": 3}}
     structs = pa.array([whole, None, {**whole, "t": None}], kind)
     pq.write_table(pa.table({"k": range(3), "s": structs}), tmp_path / "t.parquet")
@@ -234,8 +234,8 @@ def test_names_of_files_may_have_any_character(spark: SparkSession, tmp_path: Pa
 def test_names_of_columns_may_have_any_character(spark: SparkSession, tmp_path: Path) -> None:
     names = ["a.b", "A", "x y", 'q"q', "ü", "sélect", "t`t"]
     pq.write_table(pa.table({name: [1, 2, None] for name in names}), tmp_path / "t.parquet")
-    quoted = ["`" + name.replace("`", "``") + "`" for name in names]
-    where = " AND ".join(f"{name} = 2" for name in quoted)
+    quoted_names = ["`" + name.replace("`", "``") + "`" for name in names]
+    where = " AND ".join(f"{name} = 2" for name in quoted_names)
     assert agrees(spark, tmp_path / "t.parquet", where).reader == "pushdown"
 
 
@@ -414,7 +414,7 @@ def test_auto_leaves_small_tables_to_spark(spark: SparkSession, table: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("values", "where", "kept"),
+    ("values", "where", "row_count"),
     [
         ([1.0, math.nan], "x > 3", 1),
         ([1.0, math.nan], "NOT x <= 3D", 1),
@@ -424,13 +424,13 @@ def test_auto_leaves_small_tables_to_spark(spark: SparkSession, table: Path) -> 
     ],
 )
 def test_auto_finds_floating_point_numbers_that_spark_loses(
-    spark: SparkSession, tmp_path: Path, values: list[float | None], where: str, kept: int
+    spark: SparkSession, tmp_path: Path, values: list[float | None], where: str, row_count: int
 ) -> None:
     path = tmp_path / "t.parquet"
     pq.write_table(pa.table({"x": pa.array(values, pa.float64())}), path)
     assert spark.read.parquet(str(path)).where(where).count() == 0, "Spark or its library has been fixed"
     _, report = scan(spark, path, where, reader="auto")
-    assert (report.reader, report.rows_returned) == ("spark", kept)
+    assert (report.reader, report.rows_returned) == ("spark", row_count)
     assert report.conjuncts[0].reason == "Spark's filter pushdown may lose rows with NaN, 0.0 or -0.0"
 
 
@@ -455,8 +455,8 @@ def test_lazy_dataframes_lose_no_rows(spark: SparkSession, tmp_path: Path, pushd
     frame = session.scan("t", where="x > 3 AND p = 0").df
     assert frame.count() == 1
     assert "PartitionFilters: [isnotnull(p" in str(frame._jdf.queryExecution().executedPlan())
-    joined = session.sql("SELECT a.x FROM t a JOIN t b ON a.p = b.p WHERE a.x > 3D AND b.x < 3D").df
-    assert joined.count() == 1
+    join = session.sql("SELECT a.x FROM t a JOIN t b ON a.p = b.p WHERE a.x > 3D AND b.x < 3D").df
+    assert join.count() == 1
 
 
 def test_damaged_files_raise_an_error_that_names_them(spark: SparkSession, table: Path, tmp_path: Path) -> None:
@@ -476,8 +476,8 @@ class PlainKeys(encryption.KmsClient):
     def wrap_key(self, key: bytes, master_key: str) -> bytes:
         return b64encode(key)
 
-    def unwrap_key(self, wrapped: bytes, master_key: str) -> bytes:
-        return b64decode(wrapped)
+    def unwrap_key(self, wrapped_key: bytes, master_key: str) -> bytes:
+        return b64decode(wrapped_key)
 
 
 @pytest.mark.parametrize("plaintext_footer", [True, False])

@@ -61,12 +61,12 @@ def test_files_with_a_codec_of_hadoop_are_searched(
     spark: SparkSession, tmp_path: Path, carriers: tuple[str, ...]
 ) -> None:
     (tmp_path / "data.json").write_text(_json(300))
-    packed = str(tmp_path / "packed")
-    spark.read.text(str(tmp_path / "data.json")).write.option("compression", "deflate").text(packed)
+    compressed_path = str(tmp_path / "packed")
+    spark.read.text(str(tmp_path / "data.json")).write.option("compression", "deflate").text(compressed_path)
     with searched_by(*carriers):
-        result = _scan(spark, Path(packed), "at.place = 'needle' AND id > 100")
+        result = _scan(spark, Path(compressed_path), "at.place = 'needle' AND id > 100")
         assert result.run(sorted_rows) == sorted_rows(
-            spark.read.schema(SCHEMA).json(packed).where("at.place = 'needle' AND id > 100")
+            spark.read.schema(SCHEMA).json(compressed_path).where("at.place = 'needle' AND id > 100")
         )
     assert result.report()["t"].carrier == "jvm", result.report()["t"].reason
 

@@ -49,7 +49,7 @@ CASES = (
 
 
 def costs(spark: SparkSession, case: TextCostCase) -> TextCosts:
-    sampled = LineSample(
+    line_sample = LineSample(
         lines=1_000,
         line_bytes=case.line_bytes,
         fractions=(case.fraction,),
@@ -62,12 +62,12 @@ def costs(spark: SparkSession, case: TextCostCase) -> TextCosts:
     )
     source = Source(name="t", format=case.format, paths=("x",))
     size = case.megabytes * MEGABYTE
-    return TextCosts(spark, source, size, sampled, query_values=case.values, spark_fraction=case.parsed)
+    return TextCosts(spark, source, size, line_sample, query_values=case.values, spark_fraction=case.parsed)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_the_estimate_chooses_the_reader_that_was_faster(spark: SparkSession, case: TextCostCase) -> None:
-    estimated = costs(spark, case)
+    estimates = costs(spark, case)
     expected = nullcontext() if case.ours else pytest.raises(UnsupportedError, match="would cost more than it saves")
     with expected:
-        estimated.check_cost(estimated.workers(case.fraction, hits=case.hits), "a reason")
+        estimates.check_cost(estimates.workers(case.fraction, hits=case.hits), "a reason")

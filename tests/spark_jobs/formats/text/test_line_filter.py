@@ -183,19 +183,19 @@ def test_a_scan_returns_every_line_once_and_counts_bytes_and_lines(tmp_path: Pat
 def test_slices_of_a_task_are_disjoint_and_complete(tmp_path: Path) -> None:
     path = _number_lines(tmp_path, 300)
     whole, _ = _scan(path, 1)
-    joined: list[str] = []
-    exhausted = False
-    while not exhausted:
-        part, (count,) = _scan(path, 1, skip=(len(joined),), cap=7)
-        joined += part
-        exhausted = count.rows_decoded < 7
-    assert joined == whole
+    lines: list[str] = []
+    is_complete = False
+    while not is_complete:
+        part, (count,) = _scan(path, 1, skip=(len(lines),), cap=7)
+        lines += part
+        is_complete = count.rows_decoded < 7
+    assert lines == whole
 
 
 def test_pickled_searchers_find_the_same_matches(tmp_path: Path) -> None:
 
     path = _number_lines(tmp_path, 30)
     split = Split(str(path), 0, path.stat().st_size, Compression.NONE)
-    copied = pickle.loads(pickle.dumps(Searcher(PATTERN)))
+    copy = pickle.loads(pickle.dumps(Searcher(PATTERN)))
     (window,) = LineReader(split).windows()
-    assert copied.hits(window.data, window.length) == Searcher(PATTERN).hits(window.data, window.length) != []
+    assert copy.hits(window.data, window.length) == Searcher(PATTERN).hits(window.data, window.length) != []

@@ -123,13 +123,13 @@ def test_truncated_and_damaged_files_use_spark(tmp_path: Path, compression: Comp
     rng = random.Random(3)
     content = b"".join(b"%d\n" % rng.getrandbits(64) for _ in range(50_000))
     compressed_bytes = PACKERS[compression](content)
-    for name, broken in (
+    for name, damaged_content in (
         ("cut", compressed_bytes[: len(compressed_bytes) // 2]),
         ("junk", b"this is not a compressed file"),
     ):
-        path = _file(tmp_path / f"{name}{compression}", broken)
+        path = _file(tmp_path / f"{name}{compression}", damaged_content)
         with pytest.raises(UnsafeInputError, match=f"{name}.*near byte"):
-            _windows(Split(str(path), 0, len(broken), compression))
+            _windows(Split(str(path), 0, len(damaged_content), compression))
 
 
 @pytest.mark.parametrize("after", [b"\0", b"\0" * 512, b"text"])
@@ -158,10 +158,10 @@ def test_a_vanished_file_raises(tmp_path: Path) -> None:
 
 def test_byte_counts_of_splits_sum_to_the_file_size(tmp_path: Path) -> None:
     path = _file(tmp_path / "data", b"".join(b"line %d\n" % n for n in range(1000)))
-    searched = 0
+    bytes_searched = 0
     for split in _splits(path, 777):
         reader = LineReader(split)
         for _ in reader.windows():
             pass
-        searched += reader.bytes_searched
-    assert searched == path.stat().st_size
+        bytes_searched += reader.bytes_searched
+    assert bytes_searched == path.stat().st_size

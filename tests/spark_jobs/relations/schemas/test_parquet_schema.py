@@ -32,8 +32,8 @@ ALL_KINDS = """
 
 @pytest.fixture
 def count_jobs(spark: SparkSession) -> Iterator[CountedJobs]:
-    counted = CountedJobs(spark)
-    yield counted
+    jobs = CountedJobs(spark)
+    yield jobs
     spark.sparkContext._jsc.clearJobGroup()
 
 
@@ -120,12 +120,12 @@ def test_special_directories_have_sparks_schema(spark: SparkSession, tmp_path: P
     same_schema(spark, tmp_path / "parts")
     same_schema(spark, tmp_path / "parts" / "k=1")
     same_schema(spark, f"{tmp_path}/parts/k=*")
-    hidden = tmp_path / "hidden"
-    hidden.mkdir()
-    pq.write_table(pa.table({"n": [1]}), hidden / "b.parquet")
-    pq.write_table(pa.table({"other": ["x"]}), hidden / "_a.parquet")
-    pq.write_table(pa.table({"other": ["x"]}), hidden / ".a.parquet")
-    same_schema(spark, hidden)
+    directory = tmp_path / "hidden"
+    directory.mkdir()
+    pq.write_table(pa.table({"n": [1]}), directory / "b.parquet")
+    pq.write_table(pa.table({"other": ["x"]}), directory / "_a.parquet")
+    pq.write_table(pa.table({"other": ["x"]}), directory / ".a.parquet")
+    same_schema(spark, directory)
     odd = tmp_path / "odd %41 name"
     odd.mkdir()
     pq.write_table(pa.table({"n": [1]}), odd / "a.parquet")

@@ -240,14 +240,14 @@ def test_a_signature_that_expires_raises_a_final_error(store: CloudStore, moment
     path = store.put("expiring", content)
     seconds = 4
     settings = store.expiring_settings(seconds)
-    started = time.monotonic()
+    start = time.monotonic()
     storage = Storage({store.bucket: settings})
     windows = LineReader(Split(path, 0, len(content), Compression.NONE, storage)).windows()
     assert next(windows).length > 0
     if moment == "before the read":
         windows = LineReader(Split(path, 0, len(content), Compression.NONE, storage)).windows()
     # The server's clock has whole seconds.
-    time.sleep(max(seconds + 1 - (time.monotonic() - started), 0))
+    time.sleep(max(seconds + 1 - (time.monotonic() - start), 0))
     with pytest.raises(AccessDeniedError, match="the credentials may have expired") as failure:
         list(windows)
     error = classify(failure.value)

@@ -51,9 +51,9 @@ def _numbers(size: int) -> bytes:
 
 
 def _open(store: ObjectStore, bucket: str, path: str, **how: int) -> ObjectFile:
-    opened = store.storage(bucket).open(path, **how)
-    assert isinstance(opened, ObjectFile)
-    return opened
+    file = store.storage(bucket).open(path, **how)
+    assert isinstance(file, ObjectFile)
+    return file
 
 
 @pytest.mark.parametrize("key", ["data", "a b/ü+%20#?&=.json", "x=1/y=2/.part"])
@@ -71,12 +71,12 @@ def test_splits_of_every_size_return_each_line_once(store: ObjectStore, key: str
 def test_large_objects_are_read_completely_with_few_requests(store: ObjectStore, compression: Compression) -> None:
     bucket, key = store.bucket(), f"data{compression}"
     content = _numbers(20 << 20)
-    stored = PACKERS[compression](content)
-    path = store.put(bucket, key, stored)
-    reader = LineReader(Split(path, 0, len(stored), compression, store.storage(bucket)))
-    joined = b"".join(bytes(window.view) for window in reader.windows())
-    assert joined == content
-    assert (reader.bytes_read, reader.bytes_searched) == (len(stored), len(content))
+    stored_bytes = PACKERS[compression](content)
+    path = store.put(bucket, key, stored_bytes)
+    reader = LineReader(Split(path, 0, len(stored_bytes), compression, store.storage(bucket)))
+    lines = b"".join(bytes(window.view) for window in reader.windows())
+    assert lines == content
+    assert (reader.bytes_read, reader.bytes_searched) == (len(stored_bytes), len(content))
     assert store.reads(bucket, key) <= 5
 
 
@@ -152,9 +152,9 @@ def _failure(split: Split) -> PushdownError:
     """Return the error of reading a split. Its traceback has no secrets."""
     with pytest.raises(PushdownError) as error:
         _lines(split)
-    shown = "".join(traceback.format_exception(error.value))
-    assert split.path in shown
-    assert not any(secret in shown for secret in SECRETS)
+    text = "".join(traceback.format_exception(error.value))
+    assert split.path in text
+    assert not any(secret in text for secret in SECRETS)
     return error.value
 
 
@@ -169,10 +169,10 @@ def test_a_missing_object_raises_a_retryable_missing_path(store: ObjectStore) ->
 def test_denied_access_raises_an_error_that_is_not_retried(store: ObjectStore, who: str) -> None:
     bucket = store.bucket()
     path = store.put(bucket, "data", b"x\n" * 100)
-    known = store.user("s3:ListBucket")
-    reader = {"unknown user": ROOT, "wrong secret": ROOT, "no permission": known}[who]
+    user = store.user("s3:ListBucket")
+    reader = {"unknown user": ROOT, "wrong secret": ROOT, "no permission": user}[who]
     if who == "wrong secret":
-        reader = type(ROOT)(known.access_key, ROOT.secret_key)
+        reader = type(ROOT)(user.access_key, ROOT.secret_key)
     with store.asking_who():
         error = _failure(Split(path, 0, 5, Compression.NONE, store.storage(bucket, reader)))
     assert isinstance(error, BadSpecError)
@@ -225,9 +225,9 @@ def test_an_unreachable_store_raises_a_retryable_error(through: str) -> None:
 @pytest.mark.parametrize("compression", [Compression.GZIP, Compression.BZIP2, Compression.ZSTD])
 def test_truncated_compressed_objects_use_spark(store: ObjectStore, compression: Compression) -> None:
     bucket = store.bucket()
-    stored = PACKERS[compression](_numbers(3 << 20))
-    path = store.put(bucket, f"cut{compression}", stored[: len(stored) // 2])
-    error = _failure(Split(path, 0, len(stored) // 2, compression, store.storage(bucket)))
+    stored_bytes = PACKERS[compression](_numbers(3 << 20))
+    path = store.put(bucket, f"cut{compression}", stored_bytes[: len(stored_bytes) // 2])
+    error = _failure(Split(path, 0, len(stored_bytes) // 2, compression, store.storage(bucket)))
     assert isinstance(error, UnsafeInputError)
     assert "near byte" in str(error)
 
@@ -276,14 +276,14 @@ def test_storages_are_pickled_and_their_repr_has_no_secrets(store: ObjectStore) 
     storage = store.storage(bucket)
     file = InputFile(path, path, 4, storage)
     assert _lines(file.split(0, 4)) == b"1\n2\n"
-    sent = pickle.dumps(file.split(0, 4))
-    assert _lines(pickle.loads(sent)) == b"1\n2\n"
-    for shown in (storage, file, file.split(0, 4), store.settings(), store.storage(bucket)._buckets[bucket]):
-        assert not any(secret in f"{shown!r} {shown}" for secret in SECRETS)
+    pickle_bytes = pickle.dumps(file.split(0, 4))
+    assert _lines(pickle.loads(pickle_bytes)) == b"1\n2\n"
+    for item in (storage, file, file.split(0, 4), store.settings(), store.storage(bucket)._buckets[bucket]):
+        assert not any(secret in f"{item!r} {item}" for secret in SECRETS)
     assert "hunter2" not in repr(Proxy("http", "proxy", 8080, "somebody", "hunter2"))
 
 
 def test_secrets_are_redacted_from_messages() -> None:
     settings = S3Settings(REGION, keys=ROOT, proxy=Proxy("http", "proxy", 8080, "somebody", "hunter2"))
-    redacted = settings.redact(f"key {ROOT.access_key}:\n{ROOT.secret_key}, {ROOT.token} through hunter2")
-    assert redacted == "key ***: ***, *** through ***"
+    text = settings.redact(f"key {ROOT.access_key}:\n{ROOT.secret_key}, {ROOT.token} through hunter2")
+    assert text == "key ***: ***, *** through ***"

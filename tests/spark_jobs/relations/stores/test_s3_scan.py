@@ -143,8 +143,8 @@ def test_rows_and_implicit_columns_of_objects_equal_those_of_spark(spark: SparkS
     assert len({row.fqn for row in rows}) == 4
     assert {row.filepath for row in rows} >= {bucket.path(), bucket.path("2026/01")}
     assert {(row.dir0, row.dir1) for row in rows} == {(None, None), ("2026", "01"), ("2026", "02")}
-    stored = sum(map(len, FILES.values()))
-    assert (report.files_total, report.bytes_total, report.bytes_read) == (len(FILES), stored, stored)
+    stored_size = sum(map(len, FILES.values()))
+    assert (report.files_total, report.bytes_total, report.bytes_read) == (len(FILES), stored_size, stored_size)
 
 
 def test_parquet_objects_have_the_rows_of_sparks_reader(spark: SparkSession, bucket: Bucket) -> None:
