@@ -100,8 +100,8 @@ def predicates_over(rng: random.Random, table: t.StructType) -> list[str]:
             nested.append(f"{name} IS {rng.choice(('', 'NOT '))}NULL")
         else:
             others.append((name, kind))
-    drawn = [random_predicate(rng, others, mixed=False) for _ in range(PREDICATES)]
-    return list(dict.fromkeys([*nested, *drawn]))
+    predicates = [random_predicate(rng, others, mixed=False) for _ in range(PREDICATES)]
+    return list(dict.fromkeys([*nested, *predicates]))
 
 
 def case_over(
@@ -205,23 +205,23 @@ class ReaderComparison(ABC, Generic[Metrics]):
 
     def check_scans(self, rng: random.Random, case: ColumnarCase) -> None:
         """Compare the rows of each predicate that can be evaluated over columns."""
-        parsed = {text: parse_predicate(text) for text in case.results}
-        case.constants.prepare([predicate for predicate in parsed.values() if predicate is not None], case.schema)
-        for text, predicate in parsed.items():
+        trees = {text: parse_predicate(text) for text in case.results}
+        case.constants.prepare([predicate for predicate in trees.values() if predicate is not None], case.schema)
+        for text, predicate in trees.items():
             assert predicate is not None, text
-            bound = bind(predicate, Scope(case.schema, fold=case.constants, has_plain_strings="\\" not in text))
-            if bound.artifact is None:
+            outcome = bind(predicate, Scope(case.schema, fold=case.constants, has_plain_strings="\\" not in text))
+            if outcome.artifact is None:
                 self.tally["left to Spark"] += 1
             else:
-                self._check_scan(rng, case, text, ArrowFilter(bound.artifact), is_exact=bound.is_exact)
+                self._check_scan(rng, case, text, ArrowFilter(outcome.artifact), is_exact=outcome.is_exact)
 
     def _check_scan(
         self, rng: random.Random, case: ColumnarCase, text: str, arrow_filter: ArrowFilter, *, is_exact: bool
     ) -> None:
         """Compare the rows of one predicate, with random other columns and settings of the reader."""
-        needed = {path[0] for path in arrow_filter.columns}
+        names = {path[0] for path in arrow_filter.columns}
         share = rng.choice((0.0, 0.3, 1.0))
-        fields = [field for field in case.schema.fields if field.name in needed or rng.random() < share]
+        fields = [field for field in case.schema.fields if field.name in names or rng.random() < share]
         query = self.draw_query(rng, case.schema, fields, arrow_filter)
         split = rng.choice(self.splits)
         about = f"{case.about}: {text}, splits of {split}, {query}"

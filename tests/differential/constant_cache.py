@@ -36,13 +36,13 @@ class ConstantCache:
 
     def prepare_for(self, asking: Callable[[Fold], object]) -> None:
         """Evaluate the constants that an action requests in one query."""
-        requested: dict[str, None] = {}
+        texts: dict[str, None] = {}
 
         def note(sql: str) -> None:
-            requested[sql] = None
+            texts[sql] = None
 
         asking(note)
-        self._fetch([sql for sql in requested if sql not in self._known])
+        self._fetch([sql for sql in texts if sql not in self._known])
 
     def _fetch(self, expressions: list[str]) -> None:
         values, failures = split_failures(expressions, self._evaluate, (PySparkException, ValueError, OverflowError))

@@ -63,9 +63,9 @@ def corpus_files(directory: Path) -> list[CorpusFile]:
     """Return the files below a directory whose names end like ORC, Avro, Parquet, JSON or CSV files."""
     result = []
     for path in sorted(directory.rglob("*")):
-        named = _NAME.search(path.name)
-        if named and path.is_file() and not path.name.startswith(("_", ".")) and path.stat().st_size <= MAX_BYTES:
-            name = named.group(1).lower()
+        match = _NAME.search(path.name)
+        if match and path.is_file() and not path.name.startswith(("_", ".")) and path.stat().st_size <= MAX_BYTES:
+            name = match.group(1).lower()
             result.append(CorpusFile(path, SourceFormat(_FORMATS.get(name, name))))
     return result
 
@@ -226,14 +226,14 @@ class Comparison:
                 result.df.selectExpr(f"{number} AS scan", self._row_text)
                 for number, result in enumerate(results.values())
             ]
-            collected = _together(frames).collect() if frames else []
+            rows = _together(frames).collect() if frames else []
         except _FAILURES:
             # One of the scans fails or falls back. Running a few separately shows which one.
             for predicate in predicates[:_FEW]:
                 self._check_separately(predicate, "pushdown")
             return {}
         counts: list[Rows] = [Counter() for _ in results]
-        for number, row in collected:
+        for number, row in rows:
             counts[number][row] += 1
         return dict(zip(results, counts, strict=True))
 

@@ -28,8 +28,8 @@ def corpus_predicates(rng: random.Random, frame: DataFrame, columns: t.StructTyp
 
 def _values(frame: DataFrame, operands: Sequence[Leaf]) -> dict[str, list[str]]:
     """Return some values of each column as SQL literals, or none for unsupported types."""
-    shown = {name: _value_sql(name, kind) for name, kind in operands}
-    items = {name: text for name, text in shown.items() if text is not None}
+    texts = {name: _value_sql(name, kind) for name, kind in operands}
+    items = {name: text for name, text in texts.items() if text is not None}
     if not items:
         return {}
     try:
@@ -48,8 +48,8 @@ def _values(frame: DataFrame, operands: Sequence[Leaf]) -> dict[str, list[str]]:
 def _value_sql(name: str, kind: t.DataType) -> str | None:
     if isinstance(kind, t.BinaryType):
         return f"hex({name})"
-    known = (t.BooleanType, t.NumericType, t.StringType, t.DateType, t.TimestampType, t.TimestampNTZType)
-    return f"CAST({name} AS STRING)" if isinstance(kind, known) else None
+    types = (t.BooleanType, t.NumericType, t.StringType, t.DateType, t.TimestampType, t.TimestampNTZType)
+    return f"CAST({name} AS STRING)" if isinstance(kind, types) else None
 
 
 def _literal_of(text: str, kind: t.DataType) -> str:
@@ -81,10 +81,10 @@ def _tree(rng: random.Random, operands: Sequence[Leaf], values: Mapping[str, lis
     if depth < 2 and roll < 0.36:
         return f"NOT ({_tree(rng, operands, values, depth + 1)})"
     name, kind = rng.choice(operands)
-    known = values.get(name)
-    if not known or rng.random() < 0.05:
+    constants = values.get(name)
+    if not constants or rng.random() < 0.05:
         return f"{name} IS {rng.choice(('', 'NOT '))}NULL"
-    value = rng.choice(known)
+    value = rng.choice(constants)
     roll = rng.random()
     if isinstance(kind, t.StringType) and roll < 0.3:
         return _text_test(rng, name, value)
@@ -93,10 +93,10 @@ def _tree(rng: random.Random, operands: Sequence[Leaf], values: Mapping[str, lis
     if roll < 0.6:
         return f"{name} {rng.choice(('<', '<=', '>', '>='))} {value}"
     if roll < 0.7:
-        return f"({name} >= {value} AND {name} {rng.choice(('<', '<='))} {rng.choice(known)})"
+        return f"({name} >= {value} AND {name} {rng.choice(('<', '<='))} {rng.choice(constants)})"
     if roll < 0.8:
-        return f"{name} BETWEEN {value} AND {rng.choice(known)}"
-    many = ", ".join(rng.choice(known) for _ in range(rng.choice((1, 2, 3, 12))))
+        return f"{name} BETWEEN {value} AND {rng.choice(constants)}"
+    many = ", ".join(rng.choice(constants) for _ in range(rng.choice((1, 2, 3, 12))))
     return f"{name} {rng.choice(('', '', 'NOT '))}IN ({many})"
 
 

@@ -71,8 +71,8 @@ def create_other(spark: SparkSession, directory: Path) -> list[str]:
     spark.sql(f"CREATE TABLE own ({columns}) USING parquet PARTITIONED BY (p)")
     spark.sql("INSERT INTO own SELECT id, concat('v', id), CAST(id / 4 AS DECIMAL(9, 2)), NULL, id % 3 FROM range(60)")
     files = directory / "by position"
-    renamed = "id AS _col0", "concat('v', id) AS _col1", "CAST(id / 4 AS DECIMAL(9, 2)) AS _col2"
-    spark.range(60).selectExpr(*renamed).write.orc(str(files))
+    items = "id AS _col0", "concat('v', id) AS _col1", "CAST(id / 4 AS DECIMAL(9, 2)) AS _col2"
+    spark.range(60).selectExpr(*items).write.orc(str(files))
     spark.sql(f"CREATE EXTERNAL TABLE positions ({columns}) STORED AS ORC LOCATION '{files.as_uri()}'")
     spark.sql("CREATE VIEW seen AS SELECT * FROM hive_parquet WHERE id < 100")
     return ["own", "positions", "seen"]

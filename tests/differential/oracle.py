@@ -88,10 +88,10 @@ class TextCase:
         mixed_ends = rng.random() < 0.2 and "lineSep" not in options
         ends = [rng.choice((b"\n", b"\r\n", b"\r")) if mixed_ends else b"\n" for _ in contents]
         columns = list(leaves(schema))
-        drawn = [predicate(rng, columns, mixed=not ansi) for _ in range(predicates)]
+        candidates = [predicate(rng, columns, mixed=not ansi) for _ in range(predicates)]
         if "lineSep" not in options:
             contents = [line if is_json else line.replace(b"\r", b" ") for line in contents]
-        predicates_once = tuple(dict.fromkeys(drawn))
+        predicates_once = tuple(dict.fromkeys(candidates))
         return cls(source_format, schema, options, tuple(contents), tuple(ends), predicates_once, ansi, settings)
 
     @cached_property
@@ -112,7 +112,7 @@ class TextCase:
     @property
     def text_options(self) -> TextOptions:
         """The reader's options for byte search."""
-        lowered = {key.lower(): value for key, value in self.options.items()}
+        options = {key.lower(): value for key, value in self.options.items()}
         legacy = self.settings.get("spark.sql.legacy.timeParserPolicy", "CORRECTED") != "CORRECTED"
         today = datetime.now(UTC).date()
         spark = SparkSession.getActiveSession()
@@ -120,7 +120,7 @@ class TextCase:
         zone = self.options.get("timeZone") or self.settings.get("spark.sql.session.timeZone") or _session_zone(spark)
         return text_options(
             self.source_format,
-            lowered,
+            options,
             self.read_schema,
             has_legacy_dates=legacy,
             today=today,
@@ -160,8 +160,8 @@ class Evaluation:
 def row_text(schema: t.StructType) -> str:
     """Return SQL for a whole row as a string. It distinguishes NULL, empty strings and the word, for all types."""
     names = ["`" + field.name.replace("`", "``") + "`" for field in schema.fields]
-    shown = ", ".join(f"CAST(STRUCT({name}) AS STRING), CAST({name} IS NULL AS STRING)" for name in names)
-    return f"concat_ws('|', {shown})"
+    items = ", ".join(f"CAST(STRUCT({name}) AS STRING), CAST({name} IS NULL AS STRING)" for name in names)
+    return f"concat_ws('|', {items})"
 
 
 def evaluate(spark: SparkSession, case: TextCase, path: Path) -> Evaluation:
@@ -237,10 +237,10 @@ def byte_patterns(case: TextCase, text: str, fold: Fold | None = None) -> list[B
     tree = parse_predicate(text)
     if tree is None:
         return []
-    bound = bind(tree, Scope(case.read_schema, has_plain_strings="\\" not in text, fold=fold))
-    if bound.artifact is None:
+    outcome = bind(tree, Scope(case.read_schema, has_plain_strings="\\" not in text, fold=fold))
+    if outcome.artifact is None:
         return []
-    facts = facts_of(bound.artifact)
+    facts = facts_of(outcome.artifact)
     options = case.text_options
     if case.source_format is SourceFormat.CSV:
         actual = csv_patterns(facts, options.csv, case.schema.fieldNames(), many=1)

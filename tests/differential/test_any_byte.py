@@ -50,14 +50,16 @@ def check(spark: SparkSession, source_format: SourceFormat, lines: list[bytes], 
     assert not evaluation.raised
     fold = ConstantCache(spark)
     for predicate in PREDICATES:
-        kept = {evaluation.origins[row] for row in evaluation.kept[predicate] if evaluation.origins[row] >= 0}
-        assert kept or predicate.startswith("d ")
+        numbers = {evaluation.origins[row] for row in evaluation.kept[predicate] if evaluation.origins[row] >= 0}
+        assert numbers or predicate.startswith("d ")
         for pattern in byte_patterns(case, predicate, fold):
-            missed = [lines[number] for number in kept if not matches(pattern, lines[number], b"\n")]
-            assert not missed, (predicate, pattern.label, missed[:5])
+            lost_lines = [lines[number] for number in numbers if not matches(pattern, lines[number], b"\n")]
+            assert not lost_lines, (predicate, pattern.label, lost_lines[:5])
             strings = StringFilter.of(pattern)
-            missed = [lines[number] for number in kept if strings is not None and not strings.matches(lines[number])]
-            assert not missed, (predicate, strings, missed[:5])
+            lost_lines = [
+                lines[number] for number in numbers if strings is not None and not strings.matches(lines[number])
+            ]
+            assert not lost_lines, (predicate, strings, lost_lines[:5])
 
 
 @pytest.mark.parametrize(

@@ -114,10 +114,10 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
         day = 15_000 if data in ("sound", "damaged") else OUTDATED
         for number, name in enumerate(("a.avro", "b.avro", "c.other")):
             _write(root / data / name, number * ROWS, day, WRITERS.get(data, {}))
-    damaged = root / "damaged" / "b.avro"
-    content = damaged.read_bytes()
+    damaged_path = root / "damaged" / "b.avro"
+    content = damaged_path.read_bytes()
     middle = len(content) // 2
-    damaged.write_bytes(content[:middle] + b"\xff" * 60 + content[middle + 60 :])
+    damaged_path.write_bytes(content[:middle] + b"\xff" * 60 + content[middle + 60 :])
     return root
 
 

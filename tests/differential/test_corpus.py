@@ -64,11 +64,11 @@ def _compare(spark: SparkSession, files: Iterator[CorpusFile], source_format: So
     """Compare files until this number of comparisons is reached. Raises AssertionError for differences."""
     rng = random.Random(f"{source_format.value} {comparisons} {SEED}")
     tally, differences, began = Tally(), list[str](), time.monotonic()
-    for tried, file in enumerate(files, 1):
-        with session_settings(spark, _WITHOUT_COMPILER if tried % 10 else {}):
+    for count, file in enumerate(files, 1):
+        with session_settings(spark, _WITHOUT_COMPILER if count % 10 else {}):
             Comparison(spark, file, Setting.draw(rng, file), tally, differences).check(rng, PREDICATES)
         # A corpus of files that only Spark reads ends as well.
-        is_idle = tried * PREDICATES > 20 * comparisons
+        is_idle = count * PREDICATES > 20 * comparisons
         if tally[COMPARED] >= comparisons or time.monotonic() - began > SECONDS or is_idle:
             break
     assert not differences, "\n".join([*differences, str(tally)])

@@ -65,9 +65,9 @@ def check_batch(
         if not tally["predicates"] % 5:
             limit = rng.choice((1, 3, 20))
             with apply_settings(spark, case):
-                limited = scans.run_limited(spark, predicate, limit)
-            assert limited <= expected, f"{about}, limit {limit}\ntoo many {limited - expected}"
-            assert limited.total() == min(limit, expected.total()), f"{about}, limit {limit}"
+                rows = scans.run_limited(spark, predicate, limit)
+            assert rows <= expected, f"{about}, limit {limit}\ntoo many {rows - expected}"
+            assert rows.total() == min(limit, expected.total()), f"{about}, limit {limit}"
         tally["predicates"] += 1
         tally["rows"] += sum(expected.values())
         if report.reader == "pushdown":
@@ -84,13 +84,13 @@ def _choose_predicates(spark: SparkSession, case: TextCase, rng: random.Random) 
     if case.unsafe:
         return case.predicates[:SCANS]
     fold = ConstantCache(spark)
-    fold.prepare_for(lambda noted: [byte_patterns(case, predicate, noted) for predicate in case.predicates])
+    fold.prepare_for(lambda recorder: [byte_patterns(case, predicate, recorder) for predicate in case.predicates])
     searchable = [predicate for predicate in case.predicates if byte_patterns(case, predicate, fold)]
     others = [predicate for predicate in case.predicates if predicate not in searchable]
-    joined = []
+    disjunctions = []
     if len(searchable) > 2:
-        joined = [" OR ".join(f"({predicate})" for predicate in rng.sample(searchable, 3)) for _ in range(2)]
-    return list(dict.fromkeys([*joined, *searchable, *others[:4]]))[:SCANS]
+        disjunctions = [" OR ".join(f"({predicate})" for predicate in rng.sample(searchable, 3)) for _ in range(2)]
+    return list(dict.fromkeys([*disjunctions, *searchable, *others[:4]]))[:SCANS]
 
 
 def _require_enough_comparisons(tally: Tally, carrier: str) -> None:

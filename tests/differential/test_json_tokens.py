@@ -37,8 +37,8 @@ def parse_both_ways(spark: SparkSession, lines: list[str], path: Path) -> list[t
 
 def test_lines_that_parse_differently_are_detected(spark: SparkSession, tmp_path: Path) -> None:
     lines = [frame.format(n=n, token=token) for n, (frame, token) in enumerate(product(FRAMES, TOKENS))]
-    parsed = parse_both_ways(spark, lines, tmp_path / "odd.json")
-    different = [line for line, (by_file, by_text) in zip(lines, parsed, strict=True) if by_file != by_text]
+    results = parse_both_ways(spark, lines, tmp_path / "odd.json")
+    different = [line for line, (by_file, by_text) in zip(lines, results, strict=True) if by_file != by_text]
     assert len(different) > 20
     assert [line for line in different if parses_alike(line.encode())] == []
 

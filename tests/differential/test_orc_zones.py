@@ -159,26 +159,26 @@ def check(rng: random.Random, spark: SparkSession, name: str, directory: Path) -
     schema = t._parse_datatype_string(SCHEMA)
     assert isinstance(schema, t.StructType)
     names = schema.fieldNames()
-    tested = predicates(rng, name)
+    texts = predicates(rng, name)
     with pushdown_off(spark, "orc"):
-        whole = select_predicates(spark.read.schema(schema).orc(str(directory)), names, tested)
+        whole = select_predicates(spark.read.schema(schema).orc(str(directory)), names, texts)
     assert whole is not None
     values = list(zip(*as_strings(whole.select(names)).values(), strict=True))
-    parsed = {text: parse_predicate(text) for text in tested}
+    trees = {text: parse_predicate(text) for text in texts}
     constants = ConstantCache(spark)
-    constants.prepare([predicate for predicate in parsed.values() if predicate is not None], schema)
+    constants.prepare([predicate for predicate in trees.values() if predicate is not None], schema)
     counts: list[OrcMetrics] = []
     filters = 0
-    for text, predicate in parsed.items():
+    for text, predicate in trees.items():
         assert predicate is not None
-        bound = bind(predicate, Scope(schema, has_plain_strings=True, fold=constants))
-        if bound.artifact is None:
+        outcome = bind(predicate, Scope(schema, has_plain_strings=True, fold=constants))
+        if outcome.artifact is None:
             continue
-        compiled = ArrowFilter(bound.artifact)
+        row_filter = ArrowFilter(outcome.artifact)
         query = OrcQuery(
             schema=orc_arrow_schema(schema.fields),
             positions=tuple(range(5)),
-            filter=compiled,
+            filter=row_filter,
             partial_reads=None,
             min_seek=0,
             name_rule=ANY_CASE,
@@ -186,11 +186,11 @@ def check(rng: random.Random, spark: SparkSession, name: str, directory: Path) -
         )
         actual = rows_of(query, directory, 1 << 27, counts)
         expected = [row for row, kept in zip(values, whole[text].to_pylist(), strict=True) if kept]
-        compare(actual, expected, f"{name}: {text}", exact=bound.is_exact)
+        compare(actual, expected, f"{name}: {text}", exact=outcome.is_exact)
         filters += 1
     session = PushdownSession(spark)
     session.add_source("t", path=str(directory), format="orc", schema=SCHEMA, reader="pushdown")
-    text = rng.choice(tested)
+    text = rng.choice(texts)
     result = session.scan("t", where=text)
     expected = [row for row, kept in zip(values, whole[text].to_pylist(), strict=True) if kept]
     compare(count_rows(result.run(lambda frame: frame.toArrow())), expected, f"{name}: session, {text}", exact=True)

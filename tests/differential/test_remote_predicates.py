@@ -113,10 +113,12 @@ def _load(rng: random.Random, dialect: Dialect, query: Query, insert: Callable[[
     query(f"CREATE TABLE drawn ({row} integer PRIMARY KEY, {', '.join(parts)}){' STRICT' if strict else ''}")
     mark = "?" if dialect is Dialect.SQLITE else "%s"
     values = [(number, *(random_value(rng, one, dialect) for one in declared)) for number in range(ROWS)]
-    sent = [tuple(for_database(value, dialect) for value in row) for row in values]
+    database_rows = [tuple(for_database(value, dialect) for value in row) for row in values]
     if dialect is Dialect.SQLITE and not strict:
-        sent = [tuple(_spoil(rng, value) if place else value for place, value in enumerate(row)) for row in sent]
-    insert(f"INSERT INTO drawn VALUES ({', '.join([mark] * len(columns))})", sent)
+        database_rows = [
+            tuple(_spoil(rng, value) if place else value for place, value in enumerate(row)) for row in database_rows
+        ]
+    insert(f"INSERT INTO drawn VALUES ({', '.join([mark] * len(columns))})", database_rows)
     names = ", ".join([row, *(_read(column, dialect, strict=strict) for column in columns[1:])])
     read = query(f"SELECT {names} FROM drawn ORDER BY {row}")
     rows = [
@@ -157,20 +159,20 @@ def _check(
 ) -> None:
     tree = parse_predicate(predicate)
     assert tree is not None, predicate
-    classified = push_predicate(conjuncts(tree), loaded.table, SparkRules(is_trusted=True, fold=fold))
-    tally.update(conjunct.exactness.value for conjunct in classified.conjuncts)
-    if classified.where is None:
+    predicate_pushdown = push_predicate(conjuncts(tree), loaded.table, SparkRules(is_trusted=True, fold=fold))
+    tally.update(conjunct.exactness.value for conjunct in predicate_pushdown.conjuncts)
+    if predicate_pushdown.where is None:
         return
-    sql = row_query(loaded.table, [ROW], classified).sql
+    sql = row_query(loaded.table, [ROW], predicate_pushdown).sql
     actual = frozenset(int(str(row[0])) for row in loaded.query(sql))
     expected = _ids_where(frame, predicate)
     if isinstance(expected, PySparkException):
-        _check_raises(frame, predicate, expected, actual, classified, sql)
+        _check_raises(frame, predicate, expected, actual, predicate_pushdown, sql)
         tally["raised"] += 1
         return
     tally["dropped"] += len(loaded.rows) - len(actual)
     assert not expected - actual, _explain(loaded, predicate, sql, expected - actual)
-    if classified.is_exact:
+    if predicate_pushdown.is_exact:
         assert actual == expected, _explain(loaded, predicate, sql, actual - expected)
 
 
@@ -179,13 +181,13 @@ def _check_raises(
     predicate: str,
     problem: PySparkException,
     kept: frozenset[int],
-    classified: PushedPredicate,
+    predicate_pushdown: PushedPredicate,
     sql: str,
 ) -> None:
     """Assert that a predicate that raises in Spark also raises on the returned rows, unless a conjunct drops them."""
-    if isinstance(problem, AnalysisException) or len(classified.conjuncts) > 1:
+    if isinstance(problem, AnalysisException) or len(predicate_pushdown.conjuncts) > 1:
         return
-    if any(_has_conjunction(conjunct.conjunct) for conjunct in classified.conjuncts):
+    if any(_has_conjunction(conjunct.conjunct) for conjunct in predicate_pushdown.conjuncts):
         return
     left = frame.where(f.col(ROW).isin(*kept)) if kept else frame.limit(0)
     again = _ids_where(left, predicate)
@@ -229,11 +231,11 @@ def check_case(spark: SparkSession, seed: int, dialect: Dialect, server: Server 
 
 def _require_enough_comparisons(tally: Tally) -> None:
     exact, inexact = tally["exact"], tally["inexact"]
-    sent = exact + inexact
-    assert sent > (sent + tally["unsupported"]) * 0.3, tally
+    conjunct_count = exact + inexact
+    assert conjunct_count > (conjunct_count + tally["unsupported"]) * 0.3, tally
     assert exact > 10, tally
     assert inexact > 5, tally
-    assert tally["dropped"] > sent * ROWS * 0.1, tally
+    assert tally["dropped"] > conjunct_count * ROWS * 0.1, tally
 
 
 def _server(request: pytest.FixtureRequest, dialect: Dialect) -> Server | None:

@@ -39,7 +39,7 @@ def check_batch(spark: SparkSession, source_format: SourceFormat, seed: int, dir
         return
     with apply_settings(spark, case):
         fold = ConstantCache(spark)
-        fold.prepare_for(lambda noted: [byte_patterns(case, predicate, noted) for predicate in evaluation.kept])
+        fold.prepare_for(lambda recorder: [byte_patterns(case, predicate, recorder) for predicate in evaluation.kept])
         derived = {predicate: byte_patterns(case, predicate, fold) for predicate in evaluation.kept}
     for predicate, patterns in derived.items():
         kept_lines = sorted(

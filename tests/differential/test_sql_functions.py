@@ -67,18 +67,18 @@ def test_predicates_and_queries_may_call_sql_functions(
         rows = spark.sql(f"SELECT {ROWS} FROM range(30)").coalesce(1)
         rows.write.format(spark_format(file_format)).options(**options).save(path)
     read = spark.read.format(spark_format(file_format)).schema(SCHEMA).options(**options)
-    kept = 0
+    row_count = 0
     for where in PREDICATES:
         with pushdown_off(spark, file_format):
             expected = sorted_rows(read.load(path).where(where))
-        kept += len(expected)
+        row_count += len(expected)
         for reader in (ReaderChoice.PUSHDOWN, ReaderChoice.AUTO):
             session = PushdownSession(spark)
             session.add_source("t", path=path, format=file_format, schema=SCHEMA, options=options, reader=reader.value)
             for result in (session.scan("t", where=where), session.sql(f"SELECT * FROM t WHERE {where}")):
                 assert result.run(sorted_rows) == expected, f"{where} with {reader}"
                 assert sorted_rows(result.df) == expected, f"{where} with {reader}"
-    assert kept > 50
+    assert row_count > 50
 
 
 @pytest.mark.parametrize("call", ["in_list(1)", "`shop` . in_list\n(1)", "in_list /* of (numbers) */ -- here\n (1)"])

@@ -72,27 +72,27 @@ class FilterCase:
             self._check_predicates(predicates)
 
     def _check_predicates(self, predicates: list[str]) -> None:
-        parsed = {text: parse_predicate(text) for text in predicates}
+        trees = {text: parse_predicate(text) for text in predicates}
         constants = ConstantCache(self._spark)
-        constants.prepare([predicate for predicate in parsed.values() if predicate is not None], self._schema)
+        constants.prepare([predicate for predicate in trees.values() if predicate is not None], self._schema)
         frame = self._spark.createDataFrame(self._table)
         batches, _ = split_failures(predicates, partial(spark_results, frame), SPARK_ERRORS)
         results = dict(ChainMap(*batches))
         check_where(frame, self._rng.sample(sorted(results), min(2, len(results))), results)
         for text, expected in results.items():
             self._tally["predicates"] += 1
-            predicate = parsed[text]
+            predicate = trees[text]
             assert predicate is not None, text
-            bound = bind(predicate, Scope(self._schema, fold=constants, has_plain_strings="\\" not in text))
-            if bound.artifact is None:
-                assert bound.reason is not None
-                self._tally[bound.reason] += 1
+            outcome = bind(predicate, Scope(self._schema, fold=constants, has_plain_strings="\\" not in text))
+            if outcome.artifact is None:
+                assert outcome.reason is not None
+                self._tally[outcome.reason] += 1
                 continue
-            arrow_filter = ArrowFilter(bound.artifact)
+            arrow_filter = ArrowFilter(outcome.artifact)
             about = f"seed {self._seed}: {text} as {arrow_filter.root}"
             # Workers get filters pickled.
             arrow_filter = pickle.loads(pickle.dumps(arrow_filter))
-            self._check_results(arrow_filter, expected, bound.is_exact, about)
+            self._check_results(arrow_filter, expected, outcome.is_exact, about)
             self._check_layouts(arrow_filter, about)
             for _ in range(SLICES):
                 self._check_statistics(arrow_filter, expected, about)
@@ -131,8 +131,8 @@ class FilterCase:
         assert can_be_kept or not is_kept, f"{about}: {bounds}"
         is_contained = may_contain(arrow_filter.root, contains(values))
         assert is_contained or not is_kept, f"{about}: {values}"
-        probed = {probe.path for probe in probes(arrow_filter.root)}
-        assert is_contained or probed or not arrow_filter.columns, about
+        paths = {probe.path for probe in probes(arrow_filter.root)}
+        assert is_contained or paths or not arrow_filter.columns, about
         self._tally["slices"] += 1
         self._tally["ruled out"] += not can_be_kept
         self._tally["ruled out by values"] += not is_contained
@@ -174,8 +174,8 @@ def bounds_of(rng: random.Random, actual: list[object]) -> ColumnBounds | None:
     has_null = len(values) < len(actual)
     if any(isinstance(value, dict) for value in values):
         return ColumnBounds(has_null=has_null, values=len(values))
-    ordered = sorted(value for value in values if value == value)
-    low, high = (ordered[0], ordered[-1]) if ordered else (None, None)
+    numbers = sorted(value for value in values if value == value)
+    low, high = (numbers[0], numbers[-1]) if numbers else (None, None)
     if isinstance(low, str) and isinstance(high, str) and rng.random() < 0.3:
         low, high = low[:1], high[:1] + "\U0010ffff"
     if any(value != value for value in values) and rng.random() < 0.3:
@@ -190,8 +190,8 @@ def bounds_of(rng: random.Random, actual: list[object]) -> ColumnBounds | None:
 
 def contains(values: dict[Path, list[object]]) -> Callable[[Path, Value], bool]:
     """Return whether an exact set has a value, like a bloom filter. Bit patterns count, so 0.0 is not -0.0."""
-    known = {path: {repr(value) for value in column_values} for path, column_values in values.items()}
-    return lambda path, value: repr(value) in known[path]
+    value_texts = {path: {repr(value) for value in column_values} for path, column_values in values.items()}
+    return lambda path, value: repr(value) in value_texts[path]
 
 
 def _require_enough_comparisons(tally: Tally) -> None:

@@ -125,8 +125,8 @@ class Scans:
     def _native(self, spark: SparkSession) -> DataFrame:
         case = self.case
         frame = spark.read.format(case.source_format.value).schema(case.schema).options(**case.options)
-        loaded = frame.load(str(self.directory))
-        return loaded.selectExpr("*", "_metadata.file_name AS filename") if self.with_filename else loaded
+        rows = frame.load(str(self.directory))
+        return rows.selectExpr("*", "_metadata.file_name AS filename") if self.with_filename else rows
 
 
 def compare_readers(

@@ -73,7 +73,7 @@ def queries() -> dict[str, AvroQuery]:
     """Return a query without filter, and two filters. One of them passes only few blocks."""
     schema = arrow_schema(columns().fields)
     filters = {"all": None, "filter": FILTER, "needle": NEEDLE}
-    return {name: AvroQuery(schema, compiled, has_corrected_calendar=True) for name, compiled in filters.items()}
+    return {name: AvroQuery(schema, row_filter, has_corrected_calendar=True) for name, row_filter in filters.items()}
 
 
 def record(rng: random.Random, number: int) -> dict[str, object]:

@@ -52,9 +52,9 @@ def _damage(rng: random.Random, content: bytes, flips: int, cuts: int) -> list[b
     contents = []
     for number in range(flips):
         place = rng.randrange(len(content)) if number % 2 else rng.choice((1, -1)) * rng.randint(1, 20)
-        changed = bytearray(content)
-        changed[place] ^= 1 << rng.randrange(8)
-        contents.append(bytes(changed))
+        damaged_content = bytearray(content)
+        damaged_content[place] ^= 1 << rng.randrange(8)
+        contents.append(bytes(damaged_content))
     return contents + [content[: rng.randrange(1, len(content))] for _ in range(cuts)]
 
 
@@ -73,8 +73,8 @@ def _check(
     path = directory / f"damaged.{source_format}{suffix}"
     path.write_bytes(content)
     tally: Counter[str] = Counter()
-    for damaged in _damage(rng, content, flips, cuts):
-        path.write_bytes(damaged)
+    for damaged_content in _damage(rng, content, flips, cuts):
+        path.write_bytes(damaged_content)
         session = PushdownSession(spark)
         session.add_source("t", path=str(path), format=source_format, schema=SCHEMA, reader="pushdown")
         result = session.scan("t", where=WHERE)
@@ -82,7 +82,7 @@ def _check(
         native = spark.read.format(source_format).schema(SCHEMA).load(str(path)).where(WHERE)
         expected = _answer(lambda native=native: sorted_rows(native))  # type: ignore[misc]
         reader = result.report()["t"].reader
-        about = f"{source_format}{suffix} by {reader}, {damaged[:40]!r}"
+        about = f"{source_format}{suffix} by {reader}, {damaged_content[:40]!r}"
         assert actual == expected, f"{about}: {actual} instead of {expected}"
         tally["failed" if actual == FAILED else reader] += 1
     print(f"{source_format}{suffix}: {dict(tally)}", flush=True)

@@ -92,8 +92,8 @@ class TableMaker:
             clauses.append(f"OPTIONS ({', '.join(f'{key} {sql_text(value)}' for key, value in self._options.items())})")
         if location is not None:
             clauses.append(f"LOCATION {sql_text(location.as_uri())}")
-        using = AVRO_CLASS if self._format is SourceFormat.AVRO else self._format.value
-        self._spark.sql(f"CREATE TABLE {name} ({', '.join(columns)}) USING {using} {' '.join(clauses)}")
+        provider = AVRO_CLASS if self._format is SourceFormat.AVRO else self._format.value
+        self._spark.sql(f"CREATE TABLE {name} ({', '.join(columns)}) USING {provider} {' '.join(clauses)}")
         kinds = [
             t.StructField(partition, t._parse_datatype_string(kind)) for partition, kind in self._partitions.items()
         ]
@@ -131,23 +131,23 @@ class TableMaker:
             values = {"int": "99", "date": "DATE'2030-01-01'"}
             clause = ", ".join(f"{name} = {values[kind]}" for name, kind in self._partitions.items())
             details = f"DESCRIBE TABLE EXTENDED {table.name} PARTITION ({self._rng.choice(clauses)})"
-            existing = next(row[1] for row in self._spark.sql(details).collect() if row[0] == "Location")
-            place = existing if self._rng.random() < 0.2 else self._place("partition").as_uri()
+            directory = next(row[1] for row in self._spark.sql(details).collect() if row[0] == "Location")
+            place = directory if self._rng.random() < 0.2 else self._place("partition").as_uri()
             self._spark.sql(f"ALTER TABLE {table.name} ADD PARTITION ({clause}) LOCATION {sql_text(place)}")
             data = [name for name in table.schema.fieldNames() if name not in table.partition_names]
             columns = ", ".join(map(quote_name, data))
-            if place != existing:
+            if place != directory:
                 rows = f"SELECT {columns} FROM {table.name} LIMIT 20"
                 self._spark.sql(f"INSERT INTO {table.name} PARTITION ({clause}) {rows}")
 
     def _declare_again(self, table: Table, location: Path) -> Table:
         """Declare another table over the same files: its columns differ, and it may lack partitions."""
         data = [field for field in table.schema.fields if field.name not in table.partition_names]
-        changed = [self._change(field) for field in data[1:] if self._rng.random() < 0.8]
+        new_columns = [self._change(field) for field in data[1:] if self._rng.random() < 0.8]
         if self._rng.random() < 0.5:
-            self._rng.shuffle(changed)
-        changed.insert(self._rng.randint(0, len(changed)), t.StructField("absent", t.StringType()))
-        again = self._create(t.StructType([data[0], *changed]), location)
+            self._rng.shuffle(new_columns)
+        new_columns.insert(self._rng.randint(0, len(new_columns)), t.StructField("absent", t.StringType()))
+        again = self._create(t.StructType([data[0], *new_columns]), location)
         if self._partitions and self._rng.random() < 0.8:
             self._spark.sql(f"MSCK REPAIR TABLE {again.name}")
         return again

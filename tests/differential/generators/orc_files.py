@@ -47,8 +47,8 @@ def random_table(rng: random.Random) -> t.StructType:
     """Return row numbers, random columns, and one type twice so that columns can be compared."""
     kinds = [random_type(rng) for _ in range(rng.randint(3, 7))]
     kinds.append(rng.choice(kinds))
-    named = [t.StructField(f"c{number}", kind) for number, kind in enumerate(kinds)]
-    return t.StructType([t.StructField(ROW, t.LongType()), *named])
+    fields = [t.StructField(f"c{number}", kind) for number, kind in enumerate(kinds)]
+    return t.StructType([t.StructField(ROW, t.LongType()), *fields])
 
 
 def stored_schema(rng: random.Random, table: t.StructType, change: Change) -> t.StructType:
@@ -153,9 +153,9 @@ class Files:
                 dict_key_size_threshold=rng.choice((0.0, 0.5, 1.0)),
             ) as writer,
         ):
-            shaped = storable(table, zoned=True)
-            for row in zip(*(column.to_pylist() for column in shaped.columns), strict=True):
-                writer.write(tuple(map(_pyorc_value, row, shaped.schema.types)))
+            writable = storable(table, zoned=True)
+            for row in zip(*(column.to_pylist() for column in writable.columns), strict=True):
+                writer.write(tuple(map(_pyorc_value, row, writable.schema.types)))
         return path
 
 

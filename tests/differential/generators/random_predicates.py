@@ -123,8 +123,8 @@ def _period(rng: random.Random, name: str) -> str:
     if choice == 1:
         return _comparison(rng, f"DATE_TRUNC('{unit}', {name})", lambda: literal(rng, t.TimestampType()))
     dash = "" if pattern == "yyyyMMdd" else "-"
-    formatted = f"DATE_FORMAT({name}, '{pattern}')"
-    return _comparison(rng, formatted, lambda: quote(rng.choice(DATES)[:length].replace("-", dash)))
+    text = f"DATE_FORMAT({name}, '{pattern}')"
+    return _comparison(rng, text, lambda: quote(rng.choice(DATES)[:length].replace("-", dash)))
 
 
 def _comparable(rng: random.Random, data_type: t.DataType) -> t.DataType:

@@ -101,8 +101,8 @@ POOLS = {Dialect.POSTGRES: _POSTGRES, Dialect.MARIADB: _MARIADB, Dialect.MYSQL: 
 def declared_columns(rng: random.Random, dialect: Dialect, *, strict: bool) -> list[Declared]:
     """Return columns of a database, some types twice so that columns can be compared."""
     pool = [one for one in POOLS[dialect] if not strict or one.remote in _STRICT]
-    chosen = [rng.choice(pool) for _ in range(rng.randint(6, 9))]
-    return [*chosen, rng.choice(chosen), rng.choice([one for one in pool if isinstance(one.kind, t.StringType)])]
+    types = [rng.choice(pool) for _ in range(rng.randint(6, 9))]
+    return [*types, rng.choice(types), rng.choice([one for one in pool if isinstance(one.kind, t.StringType)])]
 
 
 def remote_column(name: str, declared: Declared, dialect: Dialect, *, strict: bool) -> RemoteColumn:

@@ -163,10 +163,10 @@ def _text_test(rng: random.Random, name: str) -> str:
 
 def _number_text(rng: random.Random) -> str:
     double = rng.choice(FLOATS)
-    shown = f"double('{double}')" if double != double or abs(double) == float("inf") else f"{double!r}D"
+    text = f"double('{double}')" if double != double or abs(double) == float("inf") else f"{double!r}D"
     whole = str(rng.choice((*INTEGERS, *LONGS, 2**63, -(2**63) - 1, 10**30)))
     choices = [
-        shown,
+        text,
         whole,
         rng.choice(DECIMALS),
         rng.choice(LONG_DECIMALS),

@@ -121,11 +121,11 @@ def _each_member(rng: random.Random, at: Asked, lambdas: int) -> Asked:
 def _elements(rng: random.Random, at: Asked) -> Asked:
     assert isinstance(at.kind, t.ArrayType)
     positions = sorted(rng.sample(range(4), rng.choice((1, 1, 1, 2, 3))))
-    picked = [f"get({at.expression}, {position})" for position in positions]
+    elements = [f"get({at.expression}, {position})" for position in positions]
     path = f"{at.path}[{', '.join(map(str, positions))}]"
-    if len(picked) == 1:
-        return Asked(path, picked[0], at.kind.elementType)
-    several = f"CASE WHEN {at.expression} IS NOT NULL THEN array({', '.join(picked)}) END"
+    if len(elements) == 1:
+        return Asked(path, elements[0], at.kind.elementType)
+    several = f"CASE WHEN {at.expression} IS NOT NULL THEN array({', '.join(elements)}) END"
     return Asked(path, several, t.ArrayType(at.kind.elementType))
 
 

@@ -136,10 +136,10 @@ def test_two_spellings_in_one_file_raise_if_case_insensitive(
             pushdown = session(spark, source_format, tmp_path, "spark", None, on_schema_conflict=on_conflict)
             with pytest.raises(PushdownError, match=f"{own}|`a` already exists" if others else "`a` already exists"):
                 pushdown.scan("data", columns=["id"])
-        declared = session(
+        declaring_session = session(
             spark, source_format, tmp_path, "spark", f"id bigint, a {kinds[0]}", on_schema_conflict="null"
         )
         with pytest.raises(SchemaConflictError, match=own):
-            declared.scan("data", columns=["a"])
+            declaring_session.scan("data", columns=["a"])
         without = session(spark, source_format, tmp_path, "spark", "id bigint", on_schema_conflict="null")
         assert without.scan("data", columns=["id"]).run(rows_of) == sorted_rows([(2,), *[(1,)] * others])

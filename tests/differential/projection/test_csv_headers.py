@@ -150,8 +150,8 @@ def test_malformed_lines_are_kept_in_their_column_with_any_header(
     schema = "id int, name string, _broken string, more string"
     expected = [(None, "x", line[1], "x" if "more" in line[0] else None) for line in lines for _ in range(2)]
     for reader in ("auto", *READERS):
-        kept = rows(spark, path, reader, schema, "_broken LIKE 'x%'", columnNameOfCorruptRecord="_broken")
-        assert kept == sorted_rows(expected), reader
+        broken_rows = rows(spark, path, reader, schema, "_broken LIKE 'x%'", columnNameOfCorruptRecord="_broken")
+        assert broken_rows == sorted_rows(expected), reader
 
 
 def test_records_in_one_column_are_read_from_several_files(spark: SparkSession, tmp_path: Path) -> None:

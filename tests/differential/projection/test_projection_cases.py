@@ -42,13 +42,13 @@ class Written:
         """Return a session with the table as its source `data`."""
         key = (table, source_format, reader)
         if key not in self.sessions:
-            known = TABLES[table]
+            definition = TABLES[table]
             pushdown = PushdownSession(self.spark)
             pushdown.add_source(
                 "data",
                 path=str(self.place(table, source_format)),
                 format=source_format,
-                schema=known.schema if known.declared else None,
+                schema=definition.schema if definition.declared else None,
                 options=self.options(table, source_format),
                 reader=reader,
             )
@@ -62,9 +62,9 @@ class Written:
 
     def by_spark(self, table: str, source_format: str) -> DataFrame:
         """Return Spark's own frame over the table."""
-        known = TABLES[table]
-        reader = self.spark.read.format(format_name(source_format)).options(**known.options)
-        reader = reader.schema(known.schema) if known.declared else reader
+        definition = TABLES[table]
+        reader = self.spark.read.format(format_name(source_format)).options(**definition.options)
+        reader = reader.schema(definition.schema) if definition.declared else reader
         return reader.load(str(self.place(table, source_format)))
 
 
