@@ -61,8 +61,8 @@ class StringComparison:
 
     - `characters` compares single characters exactly, for LIKE and functions.
     - `equal` is equal to another string if their bytes are.
-    - `ordered` is ordered by bytes, or None if the database cannot do that.
-    - `indexed` is the bare column, for hints: it is equal to every constant that is equal by bytes.
+    - `sort_key` is ordered by bytes, or None if the database cannot do that.
+    - `index_column` is the bare column, for hints: it is equal to every constant that is equal by bytes.
     - `last_code_point` is the last character that the character set is known to have. The database rejects a comparison
       with others.
     - `only_true_reason` is as in `ColumnTest`.
@@ -71,8 +71,8 @@ class StringComparison:
     dialect: ClassVar[Dialect]
     characters: exp.Expr
     equal: exp.Expr
-    ordered: exp.Expr | None
-    indexed: exp.Expr | None = None
+    sort_key: exp.Expr | None
+    index_column: exp.Expr | None = None
     last_code_point: int = _LAST_CODE_POINT
     only_true_reason: str = ""
 
@@ -89,16 +89,16 @@ class StringComparison:
     @property
     def in_order(self) -> exp.Expr:
         """The expression that is ordered by bytes. Raises UnsupportedError if there is none."""
-        if self.ordered is None:
+        if self.sort_key is None:
             raise UnsupportedError("the database does not order these strings by their UTF-8 bytes")
-        return self.ordered
+        return self.sort_key
 
     def text(self, text: str) -> exp.Expr:
         """Return a string constant. Raises UnsupportedError if it cannot be sent."""
         return text_literal(text, self.dialect)
 
     def literal(self, text: str) -> exp.Expr:
-        """Return a constant to compare `equal` and `ordered` with. Raises UnsupportedError if it cannot be sent."""
+        """Return a constant to compare `equal` and `sort_key` with. Raises UnsupportedError if it cannot be sent."""
         return self.text(text)
 
     def _can_encode(self, text: str) -> bool:
@@ -109,16 +109,16 @@ class StringComparison:
         if op is not Op.EQ:
             return ColumnTest(binary(OPERATORS[op], self.in_order, self.literal(text)), None, self.only_true_reason)
         tree, hint = binary(exp.EQ, self.equal, self.literal(text)), None
-        if self.indexed is not None and self._can_encode(text):
-            hint = binary(exp.EQ, self.indexed, self.text(text))
+        if self.index_column is not None and self._can_encode(text):
+            hint = binary(exp.EQ, self.index_column, self.text(text))
         return ColumnTest(tree, hint, self.only_true_reason)
 
     def one_of(self, strings: Sequence[str], *, has_null: bool) -> ColumnTest:
         """Return `string IN (strings)`. With `has_null`, the list also has a NULL."""
         nulls: list[exp.Expr] = [exp.Null()] if has_null else []
         tree, hint = in_values(self.equal, [*map(self.literal, strings), *nulls], self.dialect), None
-        if self.indexed is not None and strings and all(map(self._can_encode, strings)):
-            hint = in_values(self.indexed, list(map(self.text, strings)), self.dialect)
+        if self.index_column is not None and strings and all(map(self._can_encode, strings)):
+            hint = in_values(self.index_column, list(map(self.text, strings)), self.dialect)
         return ColumnTest(tree, hint, self.only_true_reason)
 
     def pair(self, op: Op, other: StringComparison) -> ColumnTest:
@@ -134,7 +134,7 @@ class StringComparison:
         wildcards = {StringTest.PREFIX: ("", "%"), StringTest.SUFFIX: ("%", ""), StringTest.CONTAINS: ("%", "%")}[how]
         pattern = _escape(text).join(wildcards)
         has_hint = how is StringTest.PREFIX and self._can_encode(text)
-        hint = self._like(self.indexed, pattern) if has_hint and self.indexed is not None else None
+        hint = self._like(self.index_column, pattern) if has_hint and self.index_column is not None else None
         return ColumnTest(self._like(self.characters, pattern), hint, self.like_only_true_reason)
 
     def like(self, parts: Sequence[str | Wildcard]) -> ColumnTest:
@@ -172,7 +172,7 @@ class PostgresqlString(StringComparison):
 class MysqlString(StringComparison):
     """A string of MySQL or MariaDB.
 
-    `as_bytes` is set if `equal` and `ordered` are compared with bytes. `has_exact_like` is set if LIKE distinguishes
+    `as_bytes` is set if `equal` and `sort_key` are compared with bytes. `has_exact_like` is set if LIKE distinguishes
     all characters, even if comparisons do not.
     """
 
@@ -186,7 +186,7 @@ class MysqlString(StringComparison):
         return "" if self.has_exact_like else self.only_true_reason
 
     def literal(self, text: str) -> exp.Expr:
-        """Return a constant to compare `equal` and `ordered` with. Raises UnsupportedError if it cannot be sent."""
+        """Return a constant to compare `equal` and `sort_key` with. Raises UnsupportedError if it cannot be sent."""
         check_text(text)
         return bytes_literal(text.encode(), self.dialect) if self.as_bytes else self.text(text)
 
@@ -219,9 +219,9 @@ class SqliteString(StringComparison):
     def _match(self, how: StringTest, text: str) -> exp.Expr:
         if how is StringTest.CONTAINS:
             return binary(exp.GT, call("INSTR", self.equal, self.text(text)), number(0))
-        ordered = self.in_order
+        sort_key = self.in_order
         if how is StringTest.PREFIX and (end := _prefix_end(text)) is not None:
-            return all_of([binary(exp.GTE, ordered, self.text(text)), binary(exp.LT, ordered, self.text(end))])
+            return all_of([binary(exp.GTE, sort_key, self.text(text)), binary(exp.LT, sort_key, self.text(end))])
         data = text.encode()
         start = number(-len(data) if how is StringTest.SUFFIX else 1)
         substring = call("SUBSTR", self._content, start, number(len(data)))
@@ -274,12 +274,12 @@ def _postgresql_string(value: exp.Expr, is_utf8: bool, column: RemoteColumn | No
     is_c = column is not None and column.collation in ("C", "POSIX")
     is_padded = column is not None and remote_type(column).base == "character"
     equal = value if is_deterministic else collate_c(value)
-    ordered = equal if is_c else collate_c(value)
+    sort_key = equal if is_c else collate_c(value)
     return PostgresqlString(
         equal,
         equal,
-        ordered if is_utf8 else None,
-        indexed=column.reference if column is not None and is_padded and is_deterministic else None,
+        sort_key if is_utf8 else None,
+        index_column=column.reference if column is not None and is_padded and is_deterministic else None,
         last_code_point=_LAST_CODE_POINT if is_utf8 else _LAST_OF_ASCII,
         is_padded=is_padded,
     )
@@ -308,7 +308,7 @@ def _mysql_string(value: exp.Expr, column: RemoteColumn | None, dialect: Dialect
         characters,
         utf8_bytes,
         None,
-        indexed=None if charset == UNKNOWN_CHARSET else column.reference,
+        index_column=None if charset == UNKNOWN_CHARSET else column.reference,
         last_code_point=_UNICODE_CHARSETS.get(charset, _LAST_OF_ASCII),
         only_true_reason=reason,
         as_bytes=True,

@@ -59,7 +59,7 @@ class CardinalityEstimator:
         self._relations = relations
         self._output_columns = output_columns
         self._classes = equivalence_classes(equalities)
-        self._restricted = restrict_to_joined_bounds(relations, self._classes)
+        self._in_bounds = restrict_to_joined_bounds(relations, self._classes)
         self._filters = tuple(filters)
         self._rows: dict[int, float] = {}
         self._max_rows_of: dict[int, float] = {}
@@ -136,7 +136,7 @@ class CardinalityEstimator:
             return max(self._relations[mask.bit_length() - 1].filtered_rows, 0.0)
         rows = 1.0
         for number in bits(mask):
-            rows *= max(self._restricted[number].filtered_rows, 0.0)
+            rows *= max(self._in_bounds[number].filtered_rows, 0.0)
         for group in self._classes:
             rows *= self._class_selectivity(group, mask)
         for pair, factor in self._composite_keys:
@@ -158,7 +158,7 @@ class CardinalityEstimator:
         distinct: dict[int, float] = {}
         selectivity = 1.0
         for member in members:
-            relation = self._restricted[member.relation]
+            relation = self._in_bounds[member.relation]
             distinct[member.relation] = max(distinct.get(member.relation, 1.0), relation.distinct(member.key))
             selectivity *= relation.non_null_fraction(member.key)
         for count in sorted(distinct.values())[1:]:
@@ -174,14 +174,14 @@ class CardinalityEstimator:
             shared = [(max(one, 1.0), max(two, 1.0)) for one, two in counts if one is not None and two is not None]
             if len(shared) > 1:
                 possible = max(
-                    min(math.prod(distinct), max(self._restricted[number].filtered_rows, 1.0))
+                    min(math.prod(distinct), max(self._in_bounds[number].filtered_rows, 1.0))
                     for number, distinct in zip((left, right), zip(*shared, strict=True), strict=True)
                 )
                 yield 1 << left | 1 << right, max(math.prod(map(max, shared)) / possible, 1.0)
 
     def _class_distinct(self, group: Sequence[JoinColumn], relation: int) -> float | None:
         """Return the distinct values of a relation in a class, or None if it has no column in it."""
-        counts = [self._restricted[relation].distinct(member.key) for member in group if member.relation == relation]
+        counts = [self._in_bounds[relation].distinct(member.key) for member in group if member.relation == relation]
         return max(counts, default=None)
 
 

@@ -69,8 +69,8 @@ class QueryStatistics:
         self._blocks = {id(block.select): block for block in blocks}
         self._table_statistics = table_statistics
         self._types_of = types_of
-        self._known: dict[tuple[int, str], RelationStatistics | None] = {}
-        self._pushed: dict[int, Predicates] = {}
+        self._statistics: dict[tuple[int, str], RelationStatistics | None] = {}
+        self._predicates: dict[int, Predicates] = {}
 
     def statistics_of(
         self, block: SelectBlock, name: str, conditions: Sequence[exp.Expr] = ()
@@ -79,9 +79,9 @@ class QueryStatistics:
         if conditions:
             return self._filtered_by_subqueries(block, name, tuple(conditions))
         key = id(block.select), name
-        if key not in self._known:
-            self._known[key] = self._filtered_by_subqueries(block, name)
-        return self._known[key]
+        if key not in self._statistics:
+            self._statistics[key] = self._filtered_by_subqueries(block, name)
+        return self._statistics[key]
 
     def _filtered_by_subqueries(
         self, block: SelectBlock, name: str, conditions: tuple[exp.Expr, ...] = ()
@@ -125,10 +125,10 @@ class QueryStatistics:
 
     def _pushed_predicates(self, block: SelectBlock) -> Predicates:
         key = id(block.select)
-        if key not in self._pushed:
+        if key not in self._predicates:
             types = self._types_of(block)
-            self._pushed[key] = pushdown_predicates(block.plan, block.columns, types.is_exact_equality)
-        return self._pushed[key]
+            self._predicates[key] = pushdown_predicates(block.plan, block.columns, types.is_exact_equality)
+        return self._predicates[key]
 
     def _derive(self, query: exp.Expr, name: str) -> RelationStatistics | None:
         """Return the statistics of the result of a sub-query."""
