@@ -128,7 +128,8 @@ class FileOutput(Output):
     def stage(self, frame: DataFrame) -> None:
         """Write all rows of a DataFrame to the staging directory. Rows that were staged before are replaced."""
         frame = self._target.stored_rows(frame)
-        unknown = [name for name in self._spec.partition_by if name.lower() not in map(str.lower, frame.columns)]
+        key = session_name_rule(self._spark).key
+        unknown = [name for name in self._spec.partition_by if key(name) not in map(key, frame.columns)]
         if unknown:
             raise UnknownColumnError(
                 f"partition_by: the result has no column {unknown[0]!r}; it has {', '.join(frame.columns)}"

@@ -25,6 +25,7 @@ from pushdown_spark.errors import (
     UnknownColumnError,
     UnwritableValueError,
 )
+from pushdown_spark.expressions.session_settings import temporary_settings
 from pushdown_spark.output.files.commit_log import CommitLog
 from pushdown_spark.output.files.writer import FileOutput, open_output
 from pushdown_spark.runtime.error_classification import classify
@@ -405,6 +406,16 @@ def test_files_with_another_base_name_are_committed(
 def test_unknown_partition_column_raises(frame: Frame, writer: Callable[..., FileOutput]) -> None:
     with pytest.raises(UnknownColumnError, match="partition_by: the result has no column 'day'; it has id, odd"):
         writer(OutputMode.OVERWRITE, partition_by=["day"]).stage(frame(1))
+
+
+def test_partition_column_in_another_case_raises_in_a_case_sensitive_session(
+    spark: SparkSession, frame: Frame, writer: Callable[..., FileOutput]
+) -> None:
+    with (
+        temporary_settings(spark, {"spark.sql.caseSensitive": "true"}),
+        pytest.raises(UnknownColumnError, match="partition_by: the result has no column 'ODD'"),
+    ):
+        writer(OutputMode.OVERWRITE, partition_by=["ODD"]).stage(frame(1))
 
 
 @pytest.mark.parametrize("mode", [OutputMode.OVERWRITE, OutputMode.APPEND])
