@@ -155,7 +155,7 @@ def _bounds(target: t.DataType, column_type: str, dialect: Dialect) -> tuple[int
         limit = 10 ** (target.precision - target.scale) - 1
         return (0 if "unsigned" in column_type else -limit), limit
     bits = _INTEGER_BITS.get(type(target))
-    if dialect.is_mysql and column_type == "year":
+    if dialect.is_mysql and column_type.startswith("year"):
         return 1901, 2155
     if dialect.is_mysql:
         bits = _MYSQL_BITS.get(re.split(r"[ (]", column_type)[0], bits)

@@ -202,6 +202,7 @@ def test_strings_are_written_to_columns_of_postgresqls_own_types(spark: SparkSes
             "a decimal outside the range 0 to 18446744073709551615",
         ),
         ("mariadb", "bit(64)", "99999999999999999999", "a decimal outside the range 0 to 18446744073709551615"),
+        ("mariadb", "year", "1", "an integer outside the range 1901 to 2155"),
         ("mariadb", "enum('a','it''s')", "'1'", "a string that is not one of its labels"),
         ("mariadb", "enum('a','b')", "'A'", "a string that is not one of its labels"),
         ("mariadb", "set('a','b')", "'b,a'", "a string that is not one of its labels"),
