@@ -98,6 +98,7 @@ SPARK = {
 FAILING = {
     "a schema that does not resolve": OptionsCase("sound", {"avroSchema": json.dumps(UNRESOLVED)}),
     "outdated, exception": OptionsCase("outdated", {"datetimeRebaseMode": "EXCEPTION"}, where="n < 40"),
+    "a mode that Spark does not know": OptionsCase("sound", {"datetimeRebaseMode": "corrected"}, where="n < 40"),
     "damaged": OptionsCase("damaged", where="k >= 0"),
     "damaged, permissive": OptionsCase("damaged", {"mode": "PERMISSIVE"}, where="k >= 0"),
     "damaged, failfast": OptionsCase("damaged", {"mode": "FAILFAST"}, where="k >= 0"),

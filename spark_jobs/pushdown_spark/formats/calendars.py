@@ -10,11 +10,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pushdown_spark.errors import UnsupportedError
+
 if TYPE_CHECKING:
     # Workers import this module, too.
     from pyspark.sql import SparkSession
 
 _SPARK_VERSION = "org.apache.spark.version"
+_MODES = ("CORRECTED", "LEGACY", "EXCEPTION")
 
 
 @dataclass(frozen=True)
@@ -39,14 +42,24 @@ class OldValues:
     def rebase_mode(self, spark: SparkSession, source: str, options: Mapping[str, str]) -> str:
         """Return how the source `avro` or `parquet` of Spark reads the values in files of other writers.
 
-        `CORRECTED` reads them as stored, `LEGACY` converts them from the old calendar, `EXCEPTION` fails. The keys of
-        options are in lower case.
+        `CORRECTED` reads them as stored, `LEGACY` converts them from the old calendar, `EXCEPTION` fails. For any other
+        option, all files of other writers fail. The keys of options are in lower case.
         """
         # No default is passed, because Spark would return it instead of its own.
         setting = options.get(f"{self.name}rebasemode") or spark.conf.get(
             f"spark.sql.{source}.{self.name}RebaseModeInRead"
         )
-        return (setting or "EXCEPTION").strip().upper()
+        return setting or "EXCEPTION"
+
+    def is_corrected(self, spark: SparkSession, source: str, options: Mapping[str, str]) -> bool:
+        """Return whether values in files of other writers are read as stored.
+
+        Raises UnsupportedError for an option that is not a mode, which Spark's reader rejects.
+        """
+        mode = self.rebase_mode(spark, source, options)
+        if mode not in _MODES:
+            raise UnsupportedError(f"option {self.name}RebaseMode is {mode!r}, which only Spark's reader rejects")
+        return mode == "CORRECTED"
 
 
 DATETIMES = OldValues("datetime", b"3.0.0", "org.apache.spark.legacyDateTime")

@@ -57,5 +57,4 @@ def avro_settings(spark: SparkSession, options: Mapping[str, str]) -> AvroSettin
     else:
         only_avro = reader_configuration(spark, options).get(_ONLY_AVRO_EXTENSION)
         allows_any_extension = str(only_avro).strip().lower() != "true"
-    has_corrected_calendar = DATETIMES.rebase_mode(spark, "avro", options) == "CORRECTED"
-    return AvroSettings(has_corrected_calendar, allows_any_extension)
+    return AvroSettings(DATETIMES.is_corrected(spark, "avro", options), allows_any_extension)

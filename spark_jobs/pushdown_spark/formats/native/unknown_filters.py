@@ -64,7 +64,7 @@ def may_hide_failures(spark: SparkSession, request: ScanRequest) -> bool:
     """Return whether filters in a reader of rows may hide values that fail the scan."""
     options = request.source.options
     if request.source.format is SourceFormat.AVRO:
-        return DATETIMES.rebase_mode(spark, "avro", options) == "EXCEPTION"
+        return DATETIMES.rebase_mode(spark, "avro", options) not in ("CORRECTED", "LEGACY")
     if request.source.format not in (SourceFormat.JSON, SourceFormat.CSV):
         return False
     is_strict = options.get("mode", "").upper() == "FAILFAST"

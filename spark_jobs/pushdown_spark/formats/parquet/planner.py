@@ -101,8 +101,8 @@ def _query(spark: SparkSession, request: ScanRequest, combined_filter: ArrowFilt
     return ParquetQuery(
         arrow_schema(request.read_schema.fields),
         combined_filter,
-        DATETIMES.rebase_mode(spark, "parquet", options) == "CORRECTED",
-        INT96.rebase_mode(spark, "parquet", options) == "CORRECTED",
+        DATETIMES.is_corrected(spark, "parquet", options),
+        INT96.is_corrected(spark, "parquet", options),
         session_name_rule(spark),
     )
 
