@@ -11,10 +11,11 @@ from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql.types import StructType
 
-from pushdown_spark.contract import ErrorCode
+from pushdown_spark.contract import ErrorCode, SourceFormat
 from pushdown_spark.expressions.session_settings import session_name_rule
 from pushdown_spark.relations.declaration import Source
 from pushdown_spark.relations.schemas.parquet_schema import FooterSchema, footer_schema
+from pushdown_spark.relations.stores.listing import with_partition_types
 from pushdown_spark.runtime.error_classification import typed_error
 from pushdown_spark.runtime.jvm_gateway import scala_object
 from pushdown_spark.runtime.spark_internals import set_schema, spark_format
@@ -48,10 +49,14 @@ class FileLoader:
         except (AnalysisException, ParseException) as problem:
             raise typed_error(problem, about=source.parameter("schema"), text_error=ErrorCode.BAD_SCHEMA) from problem
         try:
-            return reader.load(list(source.paths))
+            frame = reader.load(list(source.paths))
         except (AnalysisException, ParseException) as problem:
             parameter = "schema" if problem.getCondition() in SCHEMA_CONDITIONS else "path"
             raise typed_error(problem, about=source.parameter(parameter)) from problem
+        if schema is not None or source.schema is not None:
+            return frame
+        # The modes of CSV that reject lines may parse columns of the files that are not read.
+        return frame if source.format is SourceFormat.CSV and "mode" in source.options else with_partition_types(frame)
 
     def infer_schema(self, paths: Sequence[str]) -> StructType:
         """Return the schema that Spark infers for some files."""

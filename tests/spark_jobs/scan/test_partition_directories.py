@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
-from pushdown_spark.contract import Exactness
-from pushdown_spark.runtime.spark_internals import AVRO_CLASS
+from pushdown_spark.contract import Exactness, ReaderChoice
+from pushdown_spark.runtime.spark_internals import AVRO_CLASS, spark_format
 from pushdown_spark.session import PushdownSession
 
 PARTS = """
@@ -148,3 +148,26 @@ def test_a_directory_column_can_have_an_alias(spark: SparkSession, tmp_path: Pat
     for columns in (["dir0 AS d"], ["DIR0 as d"], ["dir0"]):
         result = session.scan("u", columns=columns)
         assert result.run(lambda frame: [tuple(row) for row in frame.collect()]) == [("north",)]
+
+
+@pytest.mark.parametrize("source_format", ["parquet", "orc", "json", "csv", "avro"])
+def test_columns_that_files_have_with_another_type_take_their_values_from_directories(
+    spark: SparkSession, tmp_path: Path, source_format: str
+) -> None:
+    options = {"header": "true", "inferSchema": "true"} if source_format == "csv" else {}
+    rows = spark.range(3).selectExpr("id AS k", "concat('v', id) AS v", "named_struct('a', id, 'b', 'x') AS s")
+    for value in ("1", "two words"):
+        writer = (rows.drop("s") if source_format == "csv" else rows).repartition(1).write.options(**options)
+        writer.format(spark_format(source_format)).save(str(tmp_path / f"k={value}"))
+    columns = spark.read.format(spark_format(source_format)).options(**options).load(str(tmp_path)).columns
+    # Spark prunes the members of structs and of `_metadata`, and then takes the type of the column from the files.
+    queries = ["upper(k) AS k, _metadata.file_size FROM t", "CAST(_metadata.file_size AS STRING) AS z, k FROM t"]
+    queries += [] if source_format == "csv" else ["upper(k) AS k, s.b FROM t WHERE v <> 'v0'"]
+    for reader in ReaderChoice:
+        session = PushdownSession(spark)
+        session.add_source("t", path=str(tmp_path), format=source_format, reader=reader.value, options=options)
+        assert session.sql("SELECT * FROM t").df.columns == columns
+        for query in queries:
+            result = session.sql(f"SELECT {query}")
+            for found in (result.df.collect(), result.run(DataFrame.collect)):
+                assert {row.k.lower() for row in found} == {"1", "two words"}

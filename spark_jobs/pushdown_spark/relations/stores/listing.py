@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -14,12 +15,14 @@ from urllib.parse import unquote
 
 from py4j.java_gateway import JavaObject
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructField, StructType
 
+from pushdown_spark.expressions.session_settings import session_name_rule
 from pushdown_spark.local_paths import is_local, local_path
 from pushdown_spark.relations.stores.storage import LOCAL, Storage
 from pushdown_spark.runtime.file_systems.base_files import FileEntry
-from pushdown_spark.runtime.jvm_gateway import has_jvm, java_strings, scala_seq
-from pushdown_spark.runtime.spark_internals import analyzed_plan
+from pushdown_spark.runtime.jvm_gateway import has_jvm, java_class, java_strings, scala_seq
+from pushdown_spark.runtime.spark_internals import analyzed_plan, java_session, java_type, relation_dataframe
 
 T = TypeVar("T")
 F = TypeVar("F", "InputFile", "Split")
@@ -219,6 +222,42 @@ def data_columns(frame: DataFrame) -> tuple[str, ...]:
     """Return the columns of the files in their order, as Spark's own reader knows them."""
     table, _ = _table(frame)
     return tuple(str(name) for name in table.dataSchema().fieldNames())
+
+
+def with_partition_types(frame: DataFrame) -> DataFrame:
+    """Return a DataFrame over files, whose types of partition columns do not depend on the files.
+
+    A column that the files have, too, takes its values from the directories. Where Spark 4.3 reads only some members of
+    structs or of `_metadata`, it reads these values as the type in the files, which returns other values.
+    """
+    table, is_v2 = _table(frame)
+    partitions = () if is_v2 else _fields(table.partitionSchema())
+    if not partitions:
+        return frame
+    spark = frame.sparkSession
+    key = session_name_rule(spark).key
+    types = {key(field.name): field.dataType for field in partitions}
+    before = _fields(table.dataSchema())
+    after = [
+        StructField(field.name, types.get(key(field.name), field.dataType), field.nullable, field.metadata)
+        for field in before
+    ]
+    if [field.dataType for field in before] == [field.dataType for field in after]:
+        return frame
+    relation = java_class(spark, "org.apache.spark.sql.execution.datasources.HadoopFsRelation")(
+        table.location(),
+        table.partitionSchema(),
+        java_type(spark, StructType(after)),
+        table.bucketSpec(),
+        table.fileFormat(),
+        table.options(),
+        java_session(spark),
+    )
+    return relation_dataframe(spark, relation)
+
+
+def _fields(schema: JavaObject) -> list[StructField]:
+    return StructType.fromJson(json.loads(str(schema.json()))).fields
 
 
 def _table(frame: DataFrame) -> tuple[JavaObject, bool]:
