@@ -36,7 +36,7 @@ SPARK_TESTS := $(wildcard tests/spark_jobs tests/differential tests/demo)
 AIRFLOW_TESTS := $(wildcard tests/airflow_pushdown tests/dags tests/e2e)
 
 # Hadoop's S3 file system, with the 18 MB of Amazon's library that it uses instead of the 600 MB that it depends on.
-S3A_TESTS := tests/spark_jobs/relations/stores/test_s3_scan.py tests/spark_jobs/output/files/test_s3_output.py \
+S3A_TESTS := tests/spark_jobs/sources/stores/test_s3_scan.py tests/spark_jobs/output/files/test_s3_output.py \
 	tests/spark_jobs/driver/test_s3_exchange.py
 S3A_PACKAGES = $(shell paste -sd, requirements/s3a.txt)
 S3A = --packages $(S3A_PACKAGES) --exclude-packages software.amazon.awssdk:bundle --conf spark.jars.ivy=$(CURDIR)/.cache/ivy

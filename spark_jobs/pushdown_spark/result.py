@@ -16,13 +16,13 @@ from pushdown_spark.contract import JoinReport, SourceReport
 from pushdown_spark.contract.progress import SourceProgress
 from pushdown_spark.errors import PushdownError, UnsafeInputError
 from pushdown_spark.expressions.session_settings import temporary_settings
-from pushdown_spark.relations.request import ScanRequest
 from pushdown_spark.runtime.fallback import prefer_reader_error, recoverable_error
 from pushdown_spark.runtime.jvm_gateway import java_class, java_list
 from pushdown_spark.runtime.query_metrics import RowCount, StageCounts, count_stages
 from pushdown_spark.runtime.spark_internals import collect_rows, local_dataframe
 from pushdown_spark.scan.advice import with_advice
 from pushdown_spark.scan.base_scan import ProjectedScan, WorkerUse, run_context
+from pushdown_spark.sources.request import ScanRequest
 
 T = TypeVar("T")
 

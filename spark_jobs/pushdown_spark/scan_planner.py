@@ -19,17 +19,17 @@ from pushdown_spark.formats.native.plan_scan import SparkPlanScan
 from pushdown_spark.formats.text.jvm_scan import JvmTextScan
 from pushdown_spark.formats.text.planner import JvmTextPlan, TextScan, plan_text
 from pushdown_spark.relations.base_relation import Relation
-from pushdown_spark.relations.declaration import Source
-from pushdown_spark.relations.file_loader import FileLoader
 from pushdown_spark.relations.file_relation import FileRelation
-from pushdown_spark.relations.malformed_lines import CORRUPT_OPTION, MalformedLines, corrupt_column
-from pushdown_spark.relations.request import ScanRequest
-from pushdown_spark.relations.stores.listing import has_plain_directories
 from pushdown_spark.relations.tables import SparkRelation
 from pushdown_spark.runtime.fallback import Refusal, plan_or_refuse
 from pushdown_spark.scan.base_scan import ProjectedScan, Scan, ToQueryRows
 from pushdown_spark.scan.partition_directories import with_directories
 from pushdown_spark.scan.union import GroupScan, UnionScan, file_groups
+from pushdown_spark.sources.declaration import Source
+from pushdown_spark.sources.file_loader import FileLoader
+from pushdown_spark.sources.malformed_lines import CORRUPT_OPTION, MalformedLines, corrupt_column
+from pushdown_spark.sources.request import ScanRequest
+from pushdown_spark.sources.stores.listing import has_plain_directories
 
 
 @dataclass(frozen=True)

@@ -26,12 +26,12 @@ from pushdown_spark.expressions.parser import shorten_lists
 from pushdown_spark.expressions.predicate import Predicate
 from pushdown_spark.expressions.session_settings import shared_settings
 from pushdown_spark.relations.base_relation import Relation
-from pushdown_spark.relations.declaration import AnySource, DatabaseSource, Source, unknown_source
 from pushdown_spark.relations.open import RelationCache
 from pushdown_spark.result import PushdownResult, ScanResult
 from pushdown_spark.runtime.query_analysis import analyze, check_interval, parses
 from pushdown_spark.scan.base_scan import ProjectedScan
 from pushdown_spark.scan_planner import PlannedScan, plan_scan
+from pushdown_spark.sources.declaration import AnySource, DatabaseSource, Source, unknown_source
 
 if TYPE_CHECKING:
     from pushdown_spark.sql import SqlPlanner

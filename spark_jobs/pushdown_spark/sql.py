@@ -18,11 +18,11 @@ from pushdown_spark.optimizer.plans.sql_reader import UnreadableQueryError, as_s
 from pushdown_spark.optimizer.private_views import PrivateViews
 from pushdown_spark.projection.required_columns import words_outside_names
 from pushdown_spark.relations.base_relation import Relation
-from pushdown_spark.relations.declaration import AnySource, find_source
 from pushdown_spark.relations.open import RelationCache
 from pushdown_spark.result import PushdownResult, ScanResult
 from pushdown_spark.runtime.query_analysis import analyze
 from pushdown_spark.scan_planner import plan_scan
+from pushdown_spark.sources.declaration import AnySource, find_source
 
 _READS_METADATA = f"the query runs as it is written, because it reads Spark's column {METADATA_COLUMN}"
 

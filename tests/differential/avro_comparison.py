@@ -21,7 +21,7 @@ from pushdown_spark.formats.avro.file_reader import AvroScanTask
 from pushdown_spark.formats.avro.metrics import AvroMetrics, AvroOutcome
 from pushdown_spark.formats.avro.planner import container_files
 from pushdown_spark.formats.readable_types import arrow_schema
-from pushdown_spark.relations.stores.storage import LOCAL
+from pushdown_spark.sources.stores.storage import LOCAL
 
 
 def rows_of(query: AvroQuery, directory: Path, split: int, counts: list[AvroMetrics]) -> Counter[Row]:

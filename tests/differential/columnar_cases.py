@@ -35,9 +35,9 @@ from pushdown_spark.expressions.binder import bind
 from pushdown_spark.expressions.parser import parse_predicate
 from pushdown_spark.expressions.scope import Scope
 from pushdown_spark.formats.scan_task import FileScanTask, Metrics, sum_metrics
-from pushdown_spark.relations.stores.listing import InputFile, local_files
 from pushdown_spark.scan.packing import Packing, pack
 from pushdown_spark.session import PushdownSession
+from pushdown_spark.sources.stores.listing import InputFile, local_files
 
 PREDICATES = 60
 Row = tuple[str, ...]

@@ -34,7 +34,7 @@ from pushdown_spark.formats.text.byte_search import Searcher
 from pushdown_spark.formats.text.line_filter import LineMatcher, LineSyntax
 from pushdown_spark.formats.text.line_reader import LineReader, Window
 from pushdown_spark.formats.text.text_options import TextOptions, check_text_options, text_options, zone_offsets
-from pushdown_spark.relations.stores.listing import Compression, Split
+from pushdown_spark.sources.stores.listing import Compression, Split
 
 
 class UnreadableBySparkError(Exception):

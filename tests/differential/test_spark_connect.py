@@ -27,7 +27,7 @@ from pushdown_spark.connect.query import plan_query
 from pushdown_spark.contract import QuerySpec, SourceSpec
 from pushdown_spark.expressions.session_settings import temporary_settings
 from pushdown_spark.formats.native.native_scan import FILTER_SETTINGS
-from pushdown_spark.relations.declaration import Source
+from pushdown_spark.sources.declaration import Source
 from pushdown_spark.runtime.error_classification import classify
 from pushdown_spark.connect.connect_session import connect_session
 

@@ -20,12 +20,12 @@ from s3_server import ROOT as ROOT_KEYS
 from store_servers import AZURE_ACCOUNT, AZURE_KEY, azurite, create_google_bucket, google_server, run_program
 
 from e2e.ports import free_port
-from pushdown_spark.relations.stores.azure_settings import AzureSettings
-from pushdown_spark.relations.stores.google_settings import GoogleSettings
-from pushdown_spark.relations.stores.object_store import StoreSettings
-from pushdown_spark.relations.stores.s3_settings import S3Settings
-from pushdown_spark.relations.stores.storage import Storage
 from pushdown_spark.runtime.file_systems.hadoop_files import HadoopFiles
+from pushdown_spark.sources.stores.azure_settings import AzureSettings
+from pushdown_spark.sources.stores.google_settings import GoogleSettings
+from pushdown_spark.sources.stores.object_store import StoreSettings
+from pushdown_spark.sources.stores.s3_settings import S3Settings
+from pushdown_spark.sources.stores.storage import Storage
 
 
 @dataclass(frozen=True)

@@ -19,9 +19,9 @@ import pytest
 from moto.server import ThreadedMotoServer
 from pyspark.sql import SparkSession
 
-from pushdown_spark.relations.stores.s3_settings import KeyPair, S3Settings
-from pushdown_spark.relations.stores.storage import Storage
 from pushdown_spark.runtime.jvm_gateway import has_class
+from pushdown_spark.sources.stores.s3_settings import KeyPair, S3Settings
+from pushdown_spark.sources.stores.storage import Storage
 
 HOST = "127.0.0.1"
 REGION = "eu-central-1"

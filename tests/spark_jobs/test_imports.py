@@ -18,7 +18,10 @@ LAYERS = (
     {"expressions"},
     {"projection"},
     {"runtime"},
-    {"relations", "scan", "formats", "databases"},
+    {"sources"},
+    {"scan"},
+    {"formats", "databases"},
+    {"relations"},
     {"scan_planner"},
     {"result"},
     {"optimizer"},
@@ -31,7 +34,7 @@ LAYERS = (
     {"job"},
     {"class_loading", "__main__"},
 )
-"""Packages and modules of pushdown_spark. Relations know their formats, whose scans read files of relations."""
+"""Packages and modules of pushdown_spark."""
 PRIVATE = re.compile(r"\b_(ensure_initialized|gateway|gateway_client|jc|jdf|jo|jreader|jsc|jsparkSession|jvm|jwrite)\b")
 """The private attributes of PySpark that lead to the JVM."""
 INTERFACES = {

@@ -55,6 +55,7 @@ REASONS = {
         "pushdown_spark/projection/nested_types.py",
         "pushdown_spark/runtime/file_systems/file_paths.py",
         "pushdown_spark/runtime/query_analysis.py",
+        "pushdown_spark/sources/table_statistics.py",
     },
     "one outside fact: a program, a protocol, an algorithm of the literature": {
         "airflow_pushdown/spark_submit/environment.py",

@@ -22,9 +22,9 @@ from pushdown_spark.output.files.file_target import DirectoryTarget
 from pushdown_spark.output.files.layout import OutputPaths
 from pushdown_spark.output.files.moves import staged_files
 from pushdown_spark.output.files.writer import FileOutput
-from pushdown_spark.relations.stores.listing import decode_uri
 from pushdown_spark.runtime.file_systems.file_paths import canonical_path, followed_path
 from pushdown_spark.runtime.file_systems.local_files import LocalFiles
+from pushdown_spark.sources.stores.listing import decode_uri
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameWriter, SparkSession

@@ -13,7 +13,7 @@ from pushdown_spark.contract import AnyOutputSpec, OutputSpec, RemoteSourceSpec
 from pushdown_spark.errors import BadSpecError
 from pushdown_spark.output.base_output import Output
 from pushdown_spark.query_run import QueryRun
-from pushdown_spark.relations.declaration import Source
+from pushdown_spark.sources.declaration import Source
 
 
 class ConnectQueryRun(QueryRun):

@@ -22,12 +22,12 @@ from pushdown_spark.formats.orc.spark_reader import check_lost_columns
 from pushdown_spark.optimizer.plans.sql_reader import named_tables, parse_query
 from pushdown_spark.output.checks import RowObserver
 from pushdown_spark.projection.paths import quote_name
-from pushdown_spark.relations.declaration import Source, unknown_source
-from pushdown_spark.relations.request import ScanRequest, unsupported_conjunct
 from pushdown_spark.result import PushdownResult, plan_lines
 from pushdown_spark.runtime.fallback import Refusal, plan_or_refuse
 from pushdown_spark.runtime.query_analysis import analyze
 from pushdown_spark.scan.base_scan import Scan
+from pushdown_spark.sources.declaration import Source, unknown_source
+from pushdown_spark.sources.request import ScanRequest, unsupported_conjunct
 
 T = TypeVar("T")
 

@@ -12,11 +12,11 @@ from pushdown_spark.expressions.predicate import Predicate
 from pushdown_spark.formats.orc.spark_reader import SARG_TO_FILTER
 from pushdown_spark.projection.resolver import Projection
 from pushdown_spark.relations.base_relation import RelationWithoutFiles
-from pushdown_spark.relations.declaration import Source
-from pushdown_spark.relations.file_loader import SCHEMA_CONDITIONS
-from pushdown_spark.relations.request import ScanRequest, check_predicate
 from pushdown_spark.runtime.error_classification import typed_error
 from pushdown_spark.runtime.spark_internals import spark_format
+from pushdown_spark.sources.declaration import Source
+from pushdown_spark.sources.file_loader import SCHEMA_CONDITIONS
+from pushdown_spark.sources.request import ScanRequest, check_predicate
 
 _MERGED_FORMATS = frozenset({SourceFormat.ORC, SourceFormat.PARQUET})
 """Formats whose schemas Spark merges with the option `mergeSchema`."""

@@ -33,9 +33,9 @@ from pushdown_spark.formats.text.planner import (
 )
 from pushdown_spark.local_paths import escape_glob
 from pushdown_spark.projection.file_locations import location
-from pushdown_spark.relations.request import ScanRequest
-from pushdown_spark.relations.stores.listing import decode_uri
 from pushdown_spark.scan.plan import PUSHDOWN_REQUESTED, ReaderDecision
+from pushdown_spark.sources.request import ScanRequest
+from pushdown_spark.sources.stores.listing import decode_uri
 
 _SAMPLE_FILES = 4
 _SAMPLE_LINES = 2_000

@@ -13,7 +13,7 @@ from pushdown_spark.expressions.bound import Node, conjunction
 from pushdown_spark.expressions.pushdown import Pushdown
 from pushdown_spark.expressions.scope import Scope
 from pushdown_spark.expressions.session_settings import check_meaning, session_name_rule, setting
-from pushdown_spark.relations.request import ScanRequest
+from pushdown_spark.sources.request import ScanRequest
 
 
 def scope_of(spark: SparkSession, request: ScanRequest) -> Scope:

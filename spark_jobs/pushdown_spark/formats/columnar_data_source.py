@@ -29,8 +29,8 @@ from pushdown_spark.formats.data_source_options import (
     list_local_files,
 )
 from pushdown_spark.formats.readable_types import unknown_type
-from pushdown_spark.relations.stores.listing import InputFile, files_with_content
 from pushdown_spark.scan.packing import Packing, Task, pack
+from pushdown_spark.sources.stores.listing import InputFile, files_with_content
 
 _SPLIT_SETTINGS = Packing(128 << 20, 4 << 20, 2)
 ReadTasks = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]

@@ -15,12 +15,12 @@ from pushdown_spark.formats.bound_predicate import bound_conjuncts, first_reason
 from pushdown_spark.formats.readable_types import check_columns
 from pushdown_spark.formats.scan_task import FileScanTask, Query
 from pushdown_spark.formats.worker_scan import WorkerScan
-from pushdown_spark.relations.request import ScanRequest
-from pushdown_spark.relations.stores.listing import InputFile
-from pushdown_spark.relations.stores.storage import storage_for
 from pushdown_spark.scan.packing import Task
 from pushdown_spark.scan.partition_directories import listed_files
 from pushdown_spark.scan.plan import ScanPlan
+from pushdown_spark.sources.request import ScanRequest
+from pushdown_spark.sources.stores.listing import InputFile
+from pushdown_spark.sources.stores.storage import storage_for
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,8 @@ from pushdown_spark.expressions.names import NameRule
 from pushdown_spark.expressions.parser import parse_predicate
 from pushdown_spark.expressions.scope import Scope
 from pushdown_spark.local_paths import local_path
-from pushdown_spark.relations.stores.listing import InputFile
 from pushdown_spark.runtime.file_systems.base_files import is_hidden
+from pushdown_spark.sources.stores.listing import InputFile
 
 try:
     from pyspark.sql.datasource import InputPartition

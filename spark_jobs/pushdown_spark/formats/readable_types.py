@@ -12,7 +12,7 @@ from pushdown_spark.expressions.arrow_types import utc_arrow_type
 from pushdown_spark.expressions.scope import logical_type
 from pushdown_spark.expressions.types import LogicalType
 from pushdown_spark.projection.nested_types import first_type
-from pushdown_spark.relations.request import ScanRequest
+from pushdown_spark.sources.request import ScanRequest
 
 
 def arrow_schema(fields: Sequence[t.StructField]) -> pa.Schema:

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Generic, Self, TypeVar
 
 import pyarrow as pa
 
-from pushdown_spark.relations.stores.listing import Split
 from pushdown_spark.runtime.worker import freeze_imports, unexpected_errors_as_unsafe_input
 from pushdown_spark.scan.packing import Task
+from pushdown_spark.sources.stores.listing import Split
 
 if TYPE_CHECKING:
     from pushdown_spark.contract import Skipped

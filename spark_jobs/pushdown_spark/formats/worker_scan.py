@@ -15,12 +15,12 @@ from pyspark.sql.types import StructType
 from pushdown_spark.contract import FileReport, Skipped, SourceReport
 from pushdown_spark.contract.progress import SourceProgress
 from pushdown_spark.formats.scan_task import AddCounts, Metrics, ScanTask, sum_metrics
-from pushdown_spark.relations.request import ScanRequest
 from pushdown_spark.scan.base_scan import Scan, WorkerUse
 from pushdown_spark.scan.packing import Task
 from pushdown_spark.scan.plan import ScanPlan
 from pushdown_spark.scan.task_counts import WHOLE_SCAN, TaskCounts, counts_of_batch, group_by_file, most_read_files
 from pushdown_spark.scan.tasks import progress_of, tasks_of, with_constants_by_task
+from pushdown_spark.sources.request import ScanRequest
 
 Plan = TypeVar("Plan", bound=ScanPlan)
 

@@ -17,7 +17,7 @@ from pushdown_spark.runtime.worker import LoadModules
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from pushdown_spark.relations.declaration import Source
+    from pushdown_spark.sources.declaration import Source
 
 _SECONDS = {
     SourceFormat.JSON: 1.0,

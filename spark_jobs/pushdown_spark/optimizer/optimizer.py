@@ -47,10 +47,10 @@ from pushdown_spark.optimizer.query_context import (
 from pushdown_spark.optimizer.query_result import AnalyzedQuery, QueryResult
 from pushdown_spark.optimizer.statistics.source_statistics import SampleCache
 from pushdown_spark.relations.base_relation import Relation
-from pushdown_spark.relations.declaration import AnySource, find_source, unknown_source
 from pushdown_spark.relations.open import RelationCache
 from pushdown_spark.runtime.error_classification import typed_error
 from pushdown_spark.scan_planner import plan_scan
+from pushdown_spark.sources.declaration import AnySource, find_source, unknown_source
 
 PASSES: tuple[Callable[[QueryContext, QueryPlan], QueryPlan], ...] = (
     prune_columns,

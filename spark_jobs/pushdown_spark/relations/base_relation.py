@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import replace
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
@@ -23,34 +23,11 @@ from pushdown_spark.projection.path_tree import merge_paths
 from pushdown_spark.projection.paths import ColumnPath, Member, quote_name
 from pushdown_spark.projection.required_columns import function_names, required_columns, selects_all
 from pushdown_spark.projection.resolver import Projection, resolve
-from pushdown_spark.relations.declaration import Source
-from pushdown_spark.relations.request import ScanRequest
-from pushdown_spark.relations.stores.listing import Listing
 from pushdown_spark.scan.base_scan import ProjectedScan
-
-
-@dataclass(frozen=True)
-class ColumnStatistics:
-    """The number of distinct values of a column, or None if it is unknown, and the fraction of nulls."""
-
-    distinct: float | None
-    null_fraction: float = 0.0
-
-
-@dataclass(frozen=True)
-class TableStatistics:
-    """The statistics of a relation: all rows, the expected rows of a predicate, and columns by name.
-
-    `has_selectivity` is whether the source has estimated the selectivity of the predicate. Otherwise `expected_rows`
-    are the rows that it would examine. If `is_fetched` is set, the driver fetches the rows, so that Spark knows their
-    number.
-    """
-
-    rows: float
-    expected_rows: float
-    is_fetched: bool
-    columns: Mapping[str, ColumnStatistics] = field(default_factory=dict)
-    has_selectivity: bool = False
+from pushdown_spark.sources.declaration import Source
+from pushdown_spark.sources.request import ScanRequest
+from pushdown_spark.sources.stores.listing import Listing
+from pushdown_spark.sources.table_statistics import TableStatistics
 
 
 class Relation(ABC):

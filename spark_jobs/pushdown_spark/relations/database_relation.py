@@ -26,12 +26,13 @@ from pushdown_spark.errors import RemoteFailedError, RemoteRefusedError
 from pushdown_spark.expressions.predicate import EVERY_ROW, UNPARSED, Predicate, sql_function
 from pushdown_spark.expressions.session_settings import has_plain_meaning
 from pushdown_spark.projection.paths import quote_name, sql_type
-from pushdown_spark.relations.base_relation import RelationWithoutFiles, TableStatistics
-from pushdown_spark.relations.declaration import DatabaseSource
-from pushdown_spark.relations.request import ScanRequest, unsupported_conjunct
+from pushdown_spark.relations.base_relation import RelationWithoutFiles
 from pushdown_spark.runtime.jvm_gateway import elements
 from pushdown_spark.runtime.spark_internals import analyzed_plan
 from pushdown_spark.scan.base_scan import ProjectedScan, Scan
+from pushdown_spark.sources.declaration import DatabaseSource
+from pushdown_spark.sources.request import ScanRequest, unsupported_conjunct
+from pushdown_spark.sources.table_statistics import TableStatistics
 
 
 class DatabaseRelation(RelationWithoutFiles):

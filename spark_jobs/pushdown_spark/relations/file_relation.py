@@ -24,13 +24,13 @@ from pushdown_spark.projection.required_columns import required_columns
 from pushdown_spark.projection.resolver import FIELDS_COLUMN, Projection, resolve
 from pushdown_spark.projection.schema_merge import MergeRules
 from pushdown_spark.relations.base_relation import Relation
-from pushdown_spark.relations.declaration import Source
-from pushdown_spark.relations.file_loader import FileLoader
-from pushdown_spark.relations.request import ScanRequest, check_predicate
 from pushdown_spark.relations.schemas.csv_schemas import required_field_count
 from pushdown_spark.relations.schemas.discovery import TYPED_FORMATS, FileSchemaReader, TableSchema, discover_schema
-from pushdown_spark.relations.stores.listing import Listing, data_columns, decode_uri, list_entries
 from pushdown_spark.runtime.file_systems.hadoop_files import HadoopFiles
+from pushdown_spark.sources.declaration import Source
+from pushdown_spark.sources.file_loader import FileLoader
+from pushdown_spark.sources.request import ScanRequest, check_predicate
+from pushdown_spark.sources.stores.listing import Listing, data_columns, decode_uri, list_entries
 
 
 class FileRelation(Relation):

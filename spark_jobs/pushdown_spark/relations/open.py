@@ -17,12 +17,12 @@ from pyspark.sql import SparkSession
 from pushdown_spark.contract import FORMATS_WITHOUT_FILES, SourceFormat
 from pushdown_spark.local_paths import local_path
 from pushdown_spark.relations.base_relation import Relation
-from pushdown_spark.relations.declaration import AnySource, Source
 from pushdown_spark.relations.file_relation import FileRelation
-from pushdown_spark.relations.stores.listing import decode_uri
 from pushdown_spark.relations.tables import open_table
 from pushdown_spark.runtime.jvm_gateway import java_class
 from pushdown_spark.runtime.spark_internals import hadoop_configuration, session_state
+from pushdown_spark.sources.declaration import AnySource, Source
+from pushdown_spark.sources.stores.listing import decode_uri
 
 _MAX_THREADS = 4
 """File relations that are opened at the same time. Opening mostly waits for listings, footers and small Spark jobs."""

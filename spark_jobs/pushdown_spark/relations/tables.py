@@ -25,7 +25,12 @@ from pushdown_spark.projection.resolver import Projection
 from pushdown_spark.projection.schema_alignment import ddl
 from pushdown_spark.projection.schema_merge import MergeRules
 from pushdown_spark.relations.base_relation import Relation, RelationWithoutFiles
-from pushdown_spark.relations.catalog import (
+from pushdown_spark.relations.file_relation import FileRelation
+from pushdown_spark.relations.schemas.discovery import TableSchema
+from pushdown_spark.runtime.error_classification import typed_error
+from pushdown_spark.runtime.jvm_gateway import class_name, elements
+from pushdown_spark.runtime.spark_internals import optimized_plan, physical_plan, plan_dataframe
+from pushdown_spark.sources.catalog import (
     MEMORY_INDEX,
     CatalogTable,
     check_column,
@@ -33,15 +38,10 @@ from pushdown_spark.relations.catalog import (
     plan_below_names,
     source_directories,
 )
-from pushdown_spark.relations.declaration import Source
-from pushdown_spark.relations.file_loader import FileLoader
-from pushdown_spark.relations.file_relation import FileRelation
-from pushdown_spark.relations.request import ScanRequest
-from pushdown_spark.relations.schemas.discovery import TableSchema
-from pushdown_spark.relations.stores.listing import Listing, listing_bytes
-from pushdown_spark.runtime.error_classification import typed_error
-from pushdown_spark.runtime.jvm_gateway import class_name, elements
-from pushdown_spark.runtime.spark_internals import optimized_plan, physical_plan, plan_dataframe
+from pushdown_spark.sources.declaration import Source
+from pushdown_spark.sources.file_loader import FileLoader
+from pushdown_spark.sources.request import ScanRequest
+from pushdown_spark.sources.stores.listing import Listing, listing_bytes
 
 _STALE = "Spark's listing of the table is older than its files; run REFRESH TABLE"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
-from pushdown_spark.relations.stores.listing import Compression, InputFile, Split
+from pushdown_spark.sources.stores.listing import Compression, InputFile, Split
 
 
 @dataclass(frozen=True)

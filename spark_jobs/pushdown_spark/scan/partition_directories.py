@@ -18,10 +18,10 @@ from pushdown_spark.expressions.names import NameRule
 from pushdown_spark.projection.file_locations import location
 from pushdown_spark.projection.implicit_values import LINE_LOCATION
 from pushdown_spark.projection.paths import quote_name, sql_text, sql_type
-from pushdown_spark.relations.request import Directories, ScanRequest
-from pushdown_spark.relations.stores.listing import InputFile, decode_uri
-from pushdown_spark.relations.stores.storage import Storage
 from pushdown_spark.runtime.spark_internals import physical_plan
+from pushdown_spark.sources.request import Directories, ScanRequest
+from pushdown_spark.sources.stores.listing import InputFile, decode_uri
+from pushdown_spark.sources.stores.storage import Storage
 
 if TYPE_CHECKING:
     from py4j.java_gateway import JavaObject

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from pushdown_spark.contract import ConjunctReport, CostReport, SourceReport
 from pushdown_spark.errors import UnsupportedError
-from pushdown_spark.relations.request import ScanRequest
-from pushdown_spark.relations.stores.listing import InputFile, files_with_content
+from pushdown_spark.sources.request import ScanRequest
+from pushdown_spark.sources.stores.listing import InputFile, files_with_content
 
 MAX_SAMPLED_FILES = 3
 """Maximum number of files from which an estimate reads a sample."""

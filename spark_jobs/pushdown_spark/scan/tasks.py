@@ -9,11 +9,11 @@ from pyspark.sql import DataFrame, SparkSession
 
 from pushdown_spark.contract.progress import SourceProgress
 from pushdown_spark.projection.paths import quote_name
-from pushdown_spark.relations.request import ScanRequest
-from pushdown_spark.relations.stores.listing import InputFile, decode_uri
 from pushdown_spark.runtime.spark_internals import session_state
 from pushdown_spark.scan.packing import Packing, Task, pack
 from pushdown_spark.scan.partition_directories import constants_by_line, constants_by_task, directory_of
+from pushdown_spark.sources.request import ScanRequest
+from pushdown_spark.sources.stores.listing import InputFile, decode_uri
 
 _MIN_FRACTION = 1 / 16
 """Lower bound for the fraction of columns that enlarges splits, because columns differ in width."""

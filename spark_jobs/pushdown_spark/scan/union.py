@@ -18,10 +18,10 @@ from pushdown_spark.local_paths import escape_glob
 from pushdown_spark.projection.file_locations import location, root_of
 from pushdown_spark.projection.paths import quote_name
 from pushdown_spark.projection.schema_alignment import SchemaGroup, aligned_columns, ddl, select_columns
-from pushdown_spark.relations.declaration import Source
-from pushdown_spark.relations.request import ScanRequest, unsupported_conjunct
 from pushdown_spark.runtime.query_metrics import StageCounts
 from pushdown_spark.scan.base_scan import Scan, SparkCount, WorkerUse
+from pushdown_spark.sources.declaration import Source
+from pushdown_spark.sources.request import ScanRequest, unsupported_conjunct
 
 K = TypeVar("K")
 

@@ -12,7 +12,7 @@ from pushdown_spark.formats.avro.decoder import AvroQuery
 from pushdown_spark.formats.avro.executor import compiled_copy, compiled_interpreter
 from pushdown_spark.formats.avro.file_reader import DecoderCache, open_avro
 from pushdown_spark.formats.avro.metrics import AvroMetrics
-from pushdown_spark.relations.stores.storage import LOCAL
+from pushdown_spark.sources.stores.storage import LOCAL
 
 _MAGIC = 4
 

@@ -11,7 +11,7 @@ from pushdown_spark.formats.orc.file_reader import OrcQuery, open_orc
 from pushdown_spark.formats.orc.file_tail import read_tail
 from pushdown_spark.formats.orc.metrics import OrcMetrics
 from pushdown_spark.formats.orc.stripe import Stripe
-from pushdown_spark.relations.stores.storage import LOCAL
+from pushdown_spark.sources.stores.storage import LOCAL
 
 
 def regions(path: Path) -> dict[str, tuple[int, int]]:

@@ -13,7 +13,7 @@ from damage import print_outcomes
 from pushdown_spark.errors import UnreadableFileError
 from pushdown_spark.formats.parquet.file_reader import ParquetQuery, open_parquet
 from pushdown_spark.formats.parquet.metrics import ParquetMetrics
-from pushdown_spark.relations.stores.storage import LOCAL
+from pushdown_spark.sources.stores.storage import LOCAL
 
 _TAIL = 8
 """The length of the footer and the magic string."""

@@ -13,9 +13,9 @@ from spark_rows import sorted_rows
 
 from pushdown_spark.contract import JoinOptions
 from pushdown_spark.expressions.predicate import Predicate
-from pushdown_spark.relations.base_relation import TableStatistics
 from pushdown_spark.relations.database_relation import DatabaseRelation
 from pushdown_spark.session import PushdownSession
+from pushdown_spark.sources.table_statistics import TableStatistics
 
 SALES, SHOPS, CITIES = 30_000, 500, 50
 FETCHED = "the driver fetched the few rows"

@@ -16,10 +16,10 @@ from pushdown_spark.optimizer.statistics import collection_time
 from pushdown_spark.optimizer.statistics.collection_time import AnalysisCosts
 from pushdown_spark.relations import open as open_module
 from pushdown_spark.relations.base_relation import Relation
-from pushdown_spark.relations.declaration import AnySource
 from pushdown_spark.relations.open import open_relation
 from pushdown_spark.result import PushdownResult
 from pushdown_spark.session import PushdownSession
+from pushdown_spark.sources.declaration import AnySource
 
 SCHEMAS = {
     "orders": "id int, customer int, day date, total double, note string",

@@ -16,8 +16,8 @@ from spark_rows import sorted_rows
 
 from pushdown_spark.contract import Exactness, JoinOptions, SourceReport
 from pushdown_spark.errors import BadSpecError, PushdownError, UnknownColumnError
-from pushdown_spark.relations.catalog import source_directories
 from pushdown_spark.session import PushdownSession
+from pushdown_spark.sources.catalog import source_directories
 
 pytestmark = pytest.mark.nightly
 

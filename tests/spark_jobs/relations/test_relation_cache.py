@@ -9,10 +9,10 @@ from pyspark.sql import SparkSession
 from session_settings import session_settings
 
 from pushdown_spark.contract import SourceFormat
-from pushdown_spark.relations.declaration import Source
 from pushdown_spark.relations.open import RelationCache, file_versions
 from pushdown_spark.runtime.spark_internals import hadoop_configuration
 from pushdown_spark.session import PushdownSession
+from pushdown_spark.sources.declaration import Source
 
 FORMATS = ("csv", "json", "orc", "parquet")
 

@@ -10,12 +10,12 @@ from pyspark.sql import SparkSession
 from pushdown_spark.contract import ReaderChoice, SourceFormat
 from pushdown_spark.expressions.names import ANY_CASE
 from pushdown_spark.expressions.predicate import Predicate
-from pushdown_spark.relations.declaration import Source
 from pushdown_spark.relations.open import open_relation
 from pushdown_spark.runtime.query_metrics import StageCounts
 from pushdown_spark.scan.base_scan import Scan
 from pushdown_spark.scan.union import GroupScan, UnionScan
 from pushdown_spark.scan_planner import plan_scan
+from pushdown_spark.sources.declaration import Source
 
 COUNTS = StageCounts(seconds=1.0, bytes_read=10, rows=5)
 

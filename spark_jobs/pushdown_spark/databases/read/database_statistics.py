@@ -16,7 +16,7 @@ from pushdown_spark.databases.sql.predicate_pushdown import PushedPredicate
 from pushdown_spark.databases.sql.remote_query import row_query
 from pushdown_spark.databases.sql.remote_table import Dialect, RemoteTable, column_reference
 from pushdown_spark.errors import RemoteFailedError, RemoteRefusedError
-from pushdown_spark.relations.base_relation import ColumnStatistics, TableStatistics
+from pushdown_spark.sources.table_statistics import ColumnStatistics, TableStatistics
 
 MAX_FEW_ROWS = 10_000
 """Up to this number of rows, the driver is faster than a task, whatever the database does to find them."""

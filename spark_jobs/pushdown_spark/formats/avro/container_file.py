@@ -18,7 +18,7 @@ import cramjam
 from isal import igzip_lib, isal_zlib
 
 from pushdown_spark.errors import UnreadableFileError
-from pushdown_spark.relations.stores.storage import REMEDY, RangeFile, Storage, name_storage_errors
+from pushdown_spark.sources.stores.storage import REMEDY, RangeFile, Storage, name_storage_errors
 
 SYNC_SIZE = 16
 READ_SIZE = 1 << 20

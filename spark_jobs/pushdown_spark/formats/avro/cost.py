@@ -12,8 +12,8 @@ from pushdown_spark.formats.avro.decoder import AvroQuery
 from pushdown_spark.formats.avro.file_reader import BlockSample, DecoderCache, open_avro
 from pushdown_spark.formats.avro.metrics import AvroMetrics
 from pushdown_spark.formats.scan_task import spread
-from pushdown_spark.relations.stores.listing import InputFile, files_with_content
 from pushdown_spark.scan.plan import MAX_SAMPLED_FILES, ReaderDecision, choose_pushdown, is_cheaper, startup_note
+from pushdown_spark.sources.stores.listing import InputFile, files_with_content
 
 _MAX_SAMPLED_BLOCKS = 4
 """Maximum number of blocks of a file in a long scan. Evaluating the filter over a block takes milliseconds."""

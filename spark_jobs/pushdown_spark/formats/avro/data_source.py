@@ -14,8 +14,8 @@ from pushdown_spark.formats.avro.file_reader import AvroScanTask
 from pushdown_spark.formats.avro.planner import container_files
 from pushdown_spark.formats.columnar_data_source import ColumnarSource, drop_counts
 from pushdown_spark.formats.readable_types import arrow_schema
-from pushdown_spark.relations.stores.listing import InputFile
 from pushdown_spark.scan.packing import Task
+from pushdown_spark.sources.stores.listing import InputFile
 
 _INTERVAL_MARK = "spark.sql.catalyst.type"
 """A property by which Spark marks numbers that are intervals."""

@@ -25,8 +25,8 @@ from pushdown_spark.formats.avro.executor import DamagedRecordError
 from pushdown_spark.formats.avro.metrics import AvroMetrics, AvroOutcome
 from pushdown_spark.formats.calendars import DATETIMES
 from pushdown_spark.formats.scan_task import FileScanTask
-from pushdown_spark.relations.stores.listing import Split
-from pushdown_spark.relations.stores.storage import REMEDY, RangeFile, Storage, name_storage_errors
+from pushdown_spark.sources.stores.listing import Split
+from pushdown_spark.sources.stores.storage import REMEDY, RangeFile, Storage, name_storage_errors
 
 _GROUP_SIZE = 4 << 20
 """Decompressed bytes that are decoded together."""

@@ -23,8 +23,8 @@ from pushdown_spark.formats.columnar_scan import ColumnarPlan, check_columnar_re
 from pushdown_spark.formats.readable_types import arrow_schema
 from pushdown_spark.formats.worker_startup import startup_cost
 from pushdown_spark.projection.nested_types import has_map
-from pushdown_spark.relations.request import ScanRequest
-from pushdown_spark.relations.stores.listing import ContainerFile, InputFile, files_with_content
+from pushdown_spark.sources.request import ScanRequest
+from pushdown_spark.sources.stores.listing import ContainerFile, InputFile, files_with_content
 
 
 class AvroPlan(ColumnarPlan[AvroQuery]):

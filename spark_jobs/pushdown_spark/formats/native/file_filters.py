@@ -14,9 +14,9 @@ from pushdown_spark.contract import ConjunctReport, Exactness
 from pushdown_spark.expressions.bound import Comparison, InList, Node, walk
 from pushdown_spark.expressions.types import DECLARED_TYPE, GREGORIAN_DAY, GREGORIAN_MICROS, LogicalType, Value
 from pushdown_spark.projection.paths import quote_name
-from pushdown_spark.relations.request import unsupported_conjunct
 from pushdown_spark.runtime.jvm_gateway import class_name, elements, java_class, scala_object, scala_seq
 from pushdown_spark.runtime.spark_internals import expression_column, java_expression, optimized_plan
+from pushdown_spark.sources.request import unsupported_conjunct
 
 _DATA_SOURCES = "org.apache.spark.sql.execution.datasources"
 _ATTRIBUTE_SET = "org.apache.spark.sql.catalyst.expressions.AttributeSet"

@@ -17,7 +17,7 @@ from pushdown_spark.errors import UnsafeFilterError, UnsupportedError
 from pushdown_spark.expressions.bound import Node, Not, Op, floating_comparisons, walk
 from pushdown_spark.expressions.pushdown import Pushdown
 from pushdown_spark.formats.bound_predicate import bound_conjuncts
-from pushdown_spark.relations.request import ScanRequest
+from pushdown_spark.sources.request import ScanRequest
 
 
 @contextmanager

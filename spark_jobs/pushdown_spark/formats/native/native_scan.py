@@ -19,11 +19,11 @@ from pushdown_spark.formats.native.file_filters import (
 from pushdown_spark.formats.native.unknown_filters import known_conjuncts, may_hide_failures, unsafe_columns
 from pushdown_spark.projection.nested_types import has_datetime
 from pushdown_spark.projection.paths import quote_name
-from pushdown_spark.relations.malformed_lines import names_corrupt_column
-from pushdown_spark.relations.request import ScanRequest, unsupported_conjunct
-from pushdown_spark.relations.stores.listing import decode_uri, list_entries
-from pushdown_spark.relations.stores.storage import LOCAL
 from pushdown_spark.scan.base_scan import Scan, SparkCount
+from pushdown_spark.sources.malformed_lines import names_corrupt_column
+from pushdown_spark.sources.request import ScanRequest, unsupported_conjunct
+from pushdown_spark.sources.stores.listing import decode_uri, list_entries
+from pushdown_spark.sources.stores.storage import LOCAL
 
 MAX_PLANNED_LENGTH = 10_000
 """Maximum length of a conjunct that Spark plans for the report, in characters."""

@@ -15,12 +15,12 @@ from pyspark.sql import DataFrame
 
 from pushdown_spark.contract import ConjunctReport, Exactness, Skipped, SourceReport
 from pushdown_spark.formats.native.native_scan import FILTER_SETTINGS, MAX_PLANNED_LENGTH
-from pushdown_spark.relations.catalog import is_plain_table, tables_in_plan
-from pushdown_spark.relations.request import ScanRequest, unsupported_conjunct
 from pushdown_spark.runtime.jvm_gateway import class_name, java_string
 from pushdown_spark.runtime.query_metrics import QueryWatch
 from pushdown_spark.runtime.spark_internals import analyzed_plan, physical_plan
 from pushdown_spark.scan.base_scan import Scan, SparkCount
+from pushdown_spark.sources.catalog import is_plain_table, tables_in_plan
+from pushdown_spark.sources.request import ScanRequest, unsupported_conjunct
 
 _MAX_PLANNED_CONJUNCTS = 8
 """Maximum number of conjuncts that Spark plans for the report. A connector may read the log of its table for each."""

@@ -26,8 +26,8 @@ from pushdown_spark.expressions.types import FLOATING, LogicalType
 from pushdown_spark.formats.bound_predicate import bound_conjuncts, is_exact
 from pushdown_spark.formats.calendars import DATETIMES
 from pushdown_spark.projection.nested_types import has_datetime
-from pushdown_spark.relations.request import ScanRequest
 from pushdown_spark.runtime.fallback import Refusal, plan_or_refuse
+from pushdown_spark.sources.request import ScanRequest
 
 _COLUMNAR = (SourceFormat.ORC, SourceFormat.PARQUET)
 _OLD_YEAR = re.compile(r"(?<!\d)(?:0\d{3}|1[0-8]\d{2})(?!\d)")

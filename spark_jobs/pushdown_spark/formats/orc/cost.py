@@ -13,8 +13,8 @@ from pushdown_spark.formats.orc.file_reader import OrcFile, OrcQuery, open_orc
 from pushdown_spark.formats.orc.lazy_reader import RowWidth
 from pushdown_spark.formats.orc.metrics import OrcMetrics
 from pushdown_spark.formats.scan_task import spread
-from pushdown_spark.relations.stores.listing import InputFile
 from pushdown_spark.scan.plan import MAX_SAMPLED_FILES, ReaderDecision, describe_estimates, is_cheaper
+from pushdown_spark.sources.stores.listing import InputFile
 
 _MAX_SAMPLED_STRIPES = 2
 _MAX_SAMPLED_GROUPS = 2

@@ -22,8 +22,8 @@ from pushdown_spark.formats.orc.pruning import RowGroupPruner
 from pushdown_spark.formats.orc.stripe import Stripe
 from pushdown_spark.formats.orc.time_zones import UTC, Zone
 from pushdown_spark.formats.scan_task import FileScanTask, spread
-from pushdown_spark.relations.stores.listing import Split
-from pushdown_spark.relations.stores.storage import REMEDY, Storage, name_storage_errors
+from pushdown_spark.sources.stores.listing import Split
+from pushdown_spark.sources.stores.storage import REMEDY, Storage, name_storage_errors
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,7 @@ from pyspark.sql import types as t
 from pushdown_spark.errors import BadSchemaError, UnreadableFileError, UnsafeInputError
 from pushdown_spark.expressions.types import DECLARED_TYPE
 from pushdown_spark.formats.orc.column_mapping import CATALYST_TYPE
-from pushdown_spark.relations.stores.storage import REMEDY, Storage, name_storage_errors
+from pushdown_spark.sources.stores.storage import REMEDY, Storage, name_storage_errors
 
 if TYPE_CHECKING:
     from pyorc.typedescription import TypeDescription

@@ -31,11 +31,11 @@ from pushdown_spark.formats.orc.spark_reader import RowFilterError, check_use_se
 from pushdown_spark.formats.orc.time_zones import UTC, Zone
 from pushdown_spark.formats.worker_startup import startup_cost
 from pushdown_spark.projection.nested_types import count_leaves, has_map, has_timestamp
-from pushdown_spark.relations.request import ScanRequest
-from pushdown_spark.relations.stores.listing import InputFile
 from pushdown_spark.runtime.jvm_gateway import java_class
 from pushdown_spark.runtime.spark_internals import check_hadoop_settings, reader_configuration
 from pushdown_spark.scan.plan import ReaderDecision
+from pushdown_spark.sources.request import ScanRequest
+from pushdown_spark.sources.stores.listing import InputFile
 
 _HADOOP_SETTINGS = (
     RequiredSetting("orc.force.positional.evolution", "false", "only Spark's reader matches columns by position"),

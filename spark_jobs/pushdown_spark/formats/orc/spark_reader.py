@@ -20,9 +20,9 @@ from pushdown_spark.expressions.pushdown import Pushdown
 from pushdown_spark.expressions.types import FLOATING, GREGORIAN_DAY, GREGORIAN_MICROS, LogicalType, Value
 from pushdown_spark.formats.bound_predicate import bound_conjuncts
 from pushdown_spark.projection.paths import quote_name
-from pushdown_spark.relations.file_loader import FileLoader
-from pushdown_spark.relations.request import ScanRequest
 from pushdown_spark.runtime.spark_internals import reader_configuration
+from pushdown_spark.sources.file_loader import FileLoader
+from pushdown_spark.sources.request import ScanRequest
 
 SARG_TO_FILTER = "orc.sarg.to.filter"
 """The setting for the row filter."""

@@ -19,8 +19,8 @@ from pushdown_spark.expressions.types import Path
 from pushdown_spark.formats.parquet.file_columns import FileColumns
 from pushdown_spark.formats.parquet.file_reader import OpenParquet, ParquetQuery, open_parquet
 from pushdown_spark.formats.scan_task import spread
-from pushdown_spark.relations.stores.listing import InputFile, files_with_content
 from pushdown_spark.scan.plan import MAX_SAMPLED_FILES, ReaderDecision, choose_pushdown, is_cheaper
+from pushdown_spark.sources.stores.listing import InputFile, files_with_content
 
 _SAMPLED_FRACTION = 1 / 50
 """The fraction of the rows whose filter columns are read for an estimate."""

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, quote
 
 from pushdown_spark.errors import UnsafeInputError, UnsupportedError
-from pushdown_spark.relations.stores.azure_settings import PUBLIC_DOMAIN, AzureSettings
-from pushdown_spark.relations.stores.google_settings import GoogleSettings
-from pushdown_spark.relations.stores.object_store import StoreSettings
-from pushdown_spark.relations.stores.s3_settings import S3Settings
-from pushdown_spark.relations.stores.storage import Storage
+from pushdown_spark.sources.stores.azure_settings import PUBLIC_DOMAIN, AzureSettings
+from pushdown_spark.sources.stores.google_settings import GoogleSettings
+from pushdown_spark.sources.stores.object_store import StoreSettings
+from pushdown_spark.sources.stores.s3_settings import S3Settings
+from pushdown_spark.sources.stores.storage import Storage
 
 if TYPE_CHECKING:
     # Only workers import it.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pushdown_spark.relations.stores.listing import ContainerFile, InputFile
+from pushdown_spark.sources.stores.listing import ContainerFile, InputFile
 
 
 @dataclass(frozen=True)

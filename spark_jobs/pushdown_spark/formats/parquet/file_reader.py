@@ -19,8 +19,8 @@ from pushdown_spark.formats.parquet.file_columns import FileColumns, has_sound_s
 from pushdown_spark.formats.parquet.file_parts import part_of
 from pushdown_spark.formats.parquet.metrics import ParquetMetrics
 from pushdown_spark.formats.scan_task import FileScanTask
-from pushdown_spark.relations.stores.listing import Split
-from pushdown_spark.relations.stores.storage import REMEDY, RangeFile, Storage, name_storage_errors
+from pushdown_spark.sources.stores.listing import Split
+from pushdown_spark.sources.stores.storage import REMEDY, RangeFile, Storage, name_storage_errors
 
 _FOOTER_END = 8
 """Bytes of a file after its footer: the footer's length and a magic string."""

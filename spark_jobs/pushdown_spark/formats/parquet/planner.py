@@ -28,10 +28,10 @@ from pushdown_spark.formats.parquet.file_parts import ParquetInput, parquet_inpu
 from pushdown_spark.formats.parquet.file_reader import ParquetQuery, ParquetScanTask, open_parquet
 from pushdown_spark.formats.readable_types import arrow_schema
 from pushdown_spark.formats.worker_startup import startup_cost
-from pushdown_spark.relations.request import ScanRequest
-from pushdown_spark.relations.stores.listing import files_with_content
 from pushdown_spark.runtime.spark_internals import check_hadoop_settings, reader_configuration
 from pushdown_spark.scan.plan import ReaderDecision
+from pushdown_spark.sources.request import ScanRequest
+from pushdown_spark.sources.stores.listing import files_with_content
 
 _CHECKED_FILES = 64
 """Number of files whose footers the driver checks. Workers check the footer of every file."""

@@ -20,8 +20,6 @@ from pushdown_spark.formats.text.line_filter import JSON_TOKENS
 from pushdown_spark.formats.text.line_parser import parse_lines
 from pushdown_spark.formats.text.planner import JvmTextPlan
 from pushdown_spark.projection.paths import quote_name
-from pushdown_spark.relations.request import Directories, ScanRequest
-from pushdown_spark.relations.stores.listing import file_index
 from pushdown_spark.runtime.jvm_gateway import java_class, scala_map, scala_object, tree_nodes
 from pushdown_spark.runtime.spark_internals import (
     executed_dataframe,
@@ -32,6 +30,8 @@ from pushdown_spark.runtime.spark_internals import (
 )
 from pushdown_spark.scan.base_scan import Scan, SparkCount
 from pushdown_spark.scan.tasks import with_constants_by_line
+from pushdown_spark.sources.request import Directories, ScanRequest
+from pushdown_spark.sources.stores.listing import file_index
 
 if TYPE_CHECKING:
     from py4j.java_gateway import JavaObject

@@ -12,9 +12,9 @@ from pushdown_spark.contract.report_text import human_bytes
 from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.formats.text.line_sample import LineSample, LineSampler
 from pushdown_spark.formats.worker_startup import startup_cost
-from pushdown_spark.relations.declaration import Source
-from pushdown_spark.relations.stores.listing import Compression, InputFile
 from pushdown_spark.scan.plan import describe_estimates, is_cheaper
+from pushdown_spark.sources.declaration import Source
+from pushdown_spark.sources.stores.listing import Compression, InputFile
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,7 +14,7 @@ from pushdown_spark.errors import UnsafeInputError
 from pushdown_spark.formats.scan_task import FileMetrics, ScanTask
 from pushdown_spark.formats.text.byte_search import Searcher
 from pushdown_spark.formats.text.line_reader import JAVA_BLANKS, LineReader, Window, is_row
-from pushdown_spark.relations.stores.listing import Split
+from pushdown_spark.sources.stores.listing import Split
 
 if TYPE_CHECKING:
     from pushdown_spark.contract import Skipped

@@ -6,9 +6,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StringType, StructField, StructType
 
 from pushdown_spark.contract import SourceFormat
-from pushdown_spark.relations.request import ScanRequest
 from pushdown_spark.runtime.jvm_gateway import has_jvm
 from pushdown_spark.runtime.spark_internals import read_lines
+from pushdown_spark.sources.request import ScanRequest
 
 _FILE_OPTIONS = frozenset({"header", "linesep", "encoding", "charset", "compression", "codec"})
 """Options that apply to files, not to single lines."""

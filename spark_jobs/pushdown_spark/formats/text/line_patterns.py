@@ -22,7 +22,7 @@ from pushdown_spark.expressions.pushdown import Pushdown
 from pushdown_spark.expressions.session_settings import is_enabled
 from pushdown_spark.formats.bound_predicate import scope_of
 from pushdown_spark.formats.text.text_options import TextOptions
-from pushdown_spark.relations.request import ScanRequest
+from pushdown_spark.sources.request import ScanRequest
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ import pyarrow as pa
 from isal import igzip_lib
 
 from pushdown_spark.errors import AccessDeniedError, MissingPathError, UnreadableFileError, UnsafeInputError
-from pushdown_spark.relations.stores.listing import Compression, InputFile, Split
-from pushdown_spark.relations.stores.storage import DENIED_REMEDY, REMEDY, RangeFile
+from pushdown_spark.sources.stores.listing import Compression, InputFile, Split
+from pushdown_spark.sources.stores.storage import DENIED_REMEDY, REMEDY, RangeFile
 
 WINDOW = 1 << 20
 """Size of a window in bytes. It fits into the cache of a core, because several searches run over it."""

@@ -11,7 +11,7 @@ from pushdown_spark.expressions.byte_patterns.string_filter import StringFilter
 from pushdown_spark.formats.text.byte_search import Searcher
 from pushdown_spark.formats.text.line_filter import LineMatcher, LineSyntax
 from pushdown_spark.formats.text.line_reader import LineReader, Window
-from pushdown_spark.relations.stores.listing import InputFile, Split, map_files, spread_splits
+from pushdown_spark.sources.stores.listing import InputFile, Split, map_files, spread_splits
 
 _BLOCK_BYTES = 64 << 10
 """Number of bytes read at each position."""

@@ -40,13 +40,13 @@ from pushdown_spark.formats.text.text_options import (
 )
 from pushdown_spark.formats.worker_scan import WorkerScan
 from pushdown_spark.projection.nested_types import count_leaves
-from pushdown_spark.relations.request import ScanRequest
-from pushdown_spark.relations.stores.hadoop_storage import HadoopStorage
-from pushdown_spark.relations.stores.listing import InputFile
-from pushdown_spark.relations.stores.storage import storage_for
 from pushdown_spark.scan.packing import Task
 from pushdown_spark.scan.partition_directories import listed_files
 from pushdown_spark.scan.plan import PUSHDOWN_REQUESTED, ReaderDecision, ScanPlan
+from pushdown_spark.sources.request import ScanRequest
+from pushdown_spark.sources.stores.hadoop_storage import HadoopStorage
+from pushdown_spark.sources.stores.listing import InputFile
+from pushdown_spark.sources.stores.storage import storage_for
 
 CARRIERS = frozenset({"workers", "jvm"})
 """Where lines may be searched. Tests and benchmarks replace it to compare the two."""

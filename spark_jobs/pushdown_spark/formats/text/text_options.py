@@ -35,10 +35,10 @@ from pushdown_spark.expressions.session_settings import (
 from pushdown_spark.expressions.types import LogicalType
 from pushdown_spark.formats.text.line_filter import LineSyntax
 from pushdown_spark.projection.nested_types import has_datetime, types_in
-from pushdown_spark.relations.declaration import CsvSigns
-from pushdown_spark.relations.request import ScanRequest
 from pushdown_spark.runtime.jvm_gateway import has_jvm, java_class
 from pushdown_spark.runtime.spark_internals import check_hadoop_settings, reader_configuration
+from pushdown_spark.sources.declaration import CsvSigns
+from pushdown_spark.sources.request import ScanRequest
 
 _UTF8 = frozenset({"utf-8", "utf8"})
 _LISTING_OPTIONS = frozenset(

@@ -28,8 +28,8 @@ from pushdown_spark.optimizer.statistics.relation_statistics import (
     StatisticsRequest,
 )
 from pushdown_spark.optimizer.statistics.sampling import SourceSample
-from pushdown_spark.relations.declaration import Source
-from pushdown_spark.relations.stores.listing import InputFile
+from pushdown_spark.sources.declaration import Source
+from pushdown_spark.sources.stores.listing import InputFile
 
 _TEXT_EXPANSION = 4
 """Maximum bytes in memory per byte of a text file."""

@@ -23,9 +23,9 @@ from pushdown_spark.expressions.session_settings import is_option_on
 from pushdown_spark.formats.scan_task import spread
 from pushdown_spark.formats.text.line_reader import LineReader
 from pushdown_spark.optimizer.statistics.distinct_values import estimate_distinct
-from pushdown_spark.relations.declaration import CsvSigns
-from pushdown_spark.relations.stores.listing import Compression, InputFile, spread_splits
-from pushdown_spark.relations.stores.storage import RangeFile
+from pushdown_spark.sources.declaration import CsvSigns
+from pushdown_spark.sources.stores.listing import Compression, InputFile, spread_splits
+from pushdown_spark.sources.stores.storage import RangeFile
 
 F = TypeVar("F")
 

@@ -12,10 +12,10 @@ from pushdown_spark.contract import ReaderChoice, SourceFormat
 from pushdown_spark.local_paths import local_path
 from pushdown_spark.optimizer.statistics.relation_statistics import RelationStatistics, StatisticsRequest
 from pushdown_spark.optimizer.statistics.source_statistics import FileTable, SourceStatistics
-from pushdown_spark.relations.declaration import Source
-from pushdown_spark.relations.stores.listing import decode_uri, input_uris
 from pushdown_spark.runtime.jvm_gateway import class_name, string_map
 from pushdown_spark.runtime.spark_internals import optimized_plan
+from pushdown_spark.sources.declaration import Source
+from pushdown_spark.sources.stores.listing import decode_uri, input_uris
 
 _FORMATS_BY_NAME = {
     "Parquet": SourceFormat.PARQUET,

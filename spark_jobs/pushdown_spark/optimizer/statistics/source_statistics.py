@@ -36,10 +36,10 @@ from pushdown_spark.optimizer.statistics.sampled_statistics import (
 )
 from pushdown_spark.optimizer.statistics.sampling import SourceSample, sample_files
 from pushdown_spark.relations.base_relation import Relation
-from pushdown_spark.relations.declaration import Source
 from pushdown_spark.relations.file_relation import FileRelation
-from pushdown_spark.relations.stores.listing import InputFile, Listing
-from pushdown_spark.relations.stores.storage import storage_for
+from pushdown_spark.sources.declaration import Source
+from pushdown_spark.sources.stores.listing import InputFile, Listing
+from pushdown_spark.sources.stores.storage import storage_for
 
 _FOLDING_SETTINGS = ("spark.sql.session.timeZone", "spark.sql.ansi.enabled")
 """Settings that change the values of constant expressions."""

@@ -20,9 +20,9 @@ from pushdown_spark.expressions.session_settings import is_enabled
 from pushdown_spark.output.files.layout import unescape_name
 from pushdown_spark.output.files.partition_names import PartitionNames, unescaped_names
 from pushdown_spark.projection.paths import quote_name
-from pushdown_spark.relations.stores.listing import decode_uri
 from pushdown_spark.runtime.jvm_gateway import java_class, java_string, scala_map, scala_object, scala_seq
 from pushdown_spark.runtime.spark_internals import analyzed_statement, java_session, session_catalog
+from pushdown_spark.sources.stores.listing import decode_uri
 
 if TYPE_CHECKING:
     from py4j.java_gateway import JavaObject

@@ -21,10 +21,10 @@ from pushdown_spark.local_paths import escape_glob
 from pushdown_spark.projection.file_locations import location
 from pushdown_spark.projection.paths import ColumnPath, Elements
 from pushdown_spark.projection.schema_merge import FileSchema
-from pushdown_spark.relations.declaration import CsvSigns, Source
-from pushdown_spark.relations.stores.hadoop_storage import driver_storage_for
-from pushdown_spark.relations.stores.listing import InputFile, Listing, decode_uri, map_files
 from pushdown_spark.runtime.spark_internals import read_lines
+from pushdown_spark.sources.declaration import CsvSigns, Source
+from pushdown_spark.sources.stores.hadoop_storage import driver_storage_for
+from pushdown_spark.sources.stores.listing import InputFile, Listing, decode_uri, map_files
 
 _PLAIN_NAME = re.compile("[A-Za-z0-9_]([A-Za-z0-9_ .:/()%-]*[A-Za-z0-9_)%])?")
 """Names that Spark takes from a header unchanged, with any options for spaces, quotes and empty names."""

@@ -12,12 +12,12 @@ from pushdown_spark.errors import SchemaConflictError, UnsupportedError
 from pushdown_spark.expressions.session_settings import is_option_on
 from pushdown_spark.projection.schema_alignment import SchemaGroup, groups_by_name, groups_by_position, missing_column
 from pushdown_spark.projection.schema_merge import FileSchema, MergeRules, merge_schemas
-from pushdown_spark.relations.declaration import Source
-from pushdown_spark.relations.malformed_lines import declared_corrupt_column
 from pushdown_spark.relations.schemas.csv_schemas import InferSchema
 from pushdown_spark.relations.schemas.file_schemas import file_schemas
 from pushdown_spark.relations.schemas.json_schemas import strings_as_variants
-from pushdown_spark.relations.stores.listing import Listing
+from pushdown_spark.sources.declaration import Source
+from pushdown_spark.sources.malformed_lines import declared_corrupt_column
+from pushdown_spark.sources.stores.listing import Listing
 
 TYPED_FORMATS = frozenset({SourceFormat.ORC, SourceFormat.PARQUET, SourceFormat.AVRO})
 """Formats whose files have the types of their columns."""

@@ -24,11 +24,11 @@ from pushdown_spark.formats.orc.file_schema import read_schema
 from pushdown_spark.local_paths import escape_glob
 from pushdown_spark.projection.file_locations import location
 from pushdown_spark.projection.schema_merge import FileSchema
-from pushdown_spark.relations.declaration import Source
 from pushdown_spark.relations.schemas.csv_schemas import InferSchema, csv_schemas
 from pushdown_spark.relations.schemas.json_schemas import json_schemas
-from pushdown_spark.relations.stores.listing import InputFile, Listing, decode_uri, files_with_content, map_files
-from pushdown_spark.relations.stores.storage import REMEDY, storage_for
+from pushdown_spark.sources.declaration import Source
+from pushdown_spark.sources.stores.listing import InputFile, Listing, decode_uri, files_with_content, map_files
+from pushdown_spark.sources.stores.storage import REMEDY, storage_for
 
 T = TypeVar("T")
 

@@ -13,8 +13,8 @@ from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.projection.file_locations import location
 from pushdown_spark.projection.paths import quote_name
 from pushdown_spark.projection.schema_merge import FileSchema
-from pushdown_spark.relations.declaration import Source
-from pushdown_spark.relations.stores.listing import decode_uri
+from pushdown_spark.sources.declaration import Source
+from pushdown_spark.sources.stores.listing import decode_uri
 
 _UNSUPPORTED_OPTIONS = (
     "primitivesasstring",

@@ -22,7 +22,7 @@ from pushdown_spark.expressions.byte_patterns.avro_encoding import zigzag
 from pushdown_spark.formats.avro.decoder import AvroQuery
 from pushdown_spark.formats.avro.file_reader import DecoderCache, open_avro
 from pushdown_spark.formats.avro.metrics import AvroMetrics
-from pushdown_spark.relations.stores.storage import LOCAL
+from pushdown_spark.sources.stores.storage import LOCAL
 
 SYNC = bytes(range(100, 116))
 CODECS = ("null", "deflate", "snappy", "zstandard", "bzip2", "xz")

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from pushdown_spark.errors import MissingPathError, PushdownError, UnreadableFileError
 from pushdown_spark.expressions.byte_patterns.avro_encoding import zigzag
 from pushdown_spark.formats.avro.container_file import read_header
-from pushdown_spark.relations.stores.storage import LOCAL
+from pushdown_spark.sources.stores.storage import LOCAL
 
 SCHEMA = {
     "type": "record",

@@ -17,7 +17,7 @@ from pushdown_spark.expressions.types import LogicalType
 from pushdown_spark.formats.avro.decoder import AvroQuery
 from pushdown_spark.formats.avro.file_reader import DecoderCache, open_avro
 from pushdown_spark.formats.avro.metrics import AvroMetrics, AvroOutcome
-from pushdown_spark.relations.stores.storage import Storage
+from pushdown_spark.sources.stores.storage import Storage
 
 SCHEMA = {
     "type": "record",

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from pushdown_spark.errors import BadSchemaError, UnreadableFileError, UnsafeInputError
 from pushdown_spark.formats.orc.file_schema import read_schema
-from pushdown_spark.relations.stores.storage import LOCAL
+from pushdown_spark.sources.stores.storage import LOCAL
 
 PYORC = (
     "struct<b:boolean,i1:tinyint,i2:smallint,i4:int,i8:bigint,f:float,d:double,s:string,x:binary,day:date,ts:timestamp,"

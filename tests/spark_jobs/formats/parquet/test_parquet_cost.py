@@ -16,7 +16,7 @@ from pushdown_spark.expressions.types import LogicalType
 from pushdown_spark.formats.parquet.cost import ParquetSample, RowSize, estimate, reader_seconds
 from pushdown_spark.formats.parquet.file_parts import parquet_inputs
 from pushdown_spark.formats.parquet.file_reader import ParquetQuery, open_parquet
-from pushdown_spark.relations.stores.listing import local_files
+from pushdown_spark.sources.stores.listing import local_files
 
 ROWS = 200_000
 COLUMNS = [f"c{number}" for number in range(60)]

@@ -19,7 +19,7 @@ from pushdown_spark.expressions.scope import Scope
 from pushdown_spark.formats.parquet.datafusion_filter import datafusion_filter
 from pushdown_spark.formats.parquet.file_reader import ParquetQuery, open_parquet
 from pushdown_spark.formats.parquet.metrics import ParquetMetrics, ParquetOutcome
-from pushdown_spark.relations.stores.storage import LOCAL
+from pushdown_spark.sources.stores.storage import LOCAL
 
 STRINGS = ["a", "ab", "a%c", "", None, "ü日本", "zzz" * 30]
 TABLE = pa.table(

@@ -20,11 +20,11 @@ from pushdown_spark.formats.parquet.datafusion_address import FileAddress, check
 from pushdown_spark.formats.parquet.file_parts import ParquetInput
 from pushdown_spark.formats.parquet.file_reader import ParquetQuery, open_parquet
 from pushdown_spark.formats.parquet.metrics import ParquetMetrics, ParquetOutcome
-from pushdown_spark.relations.stores.azure_settings import AzureSettings, ServicePrincipal
-from pushdown_spark.relations.stores.google_settings import GoogleSettings
-from pushdown_spark.relations.stores.object_store import StoreSettings
-from pushdown_spark.relations.stores.s3_settings import KeyPair, Proxy, S3Settings
-from pushdown_spark.relations.stores.storage import Storage
+from pushdown_spark.sources.stores.azure_settings import AzureSettings, ServicePrincipal
+from pushdown_spark.sources.stores.google_settings import GoogleSettings
+from pushdown_spark.sources.stores.object_store import StoreSettings
+from pushdown_spark.sources.stores.s3_settings import KeyPair, Proxy, S3Settings
+from pushdown_spark.sources.stores.storage import Storage
 
 ROWS, EACH = 40_000, 5_000
 TABLE = pa.table({"id": range(ROWS), "text": [f"row {number}" for number in range(ROWS)]})

@@ -12,7 +12,7 @@ from pushdown_spark.contract import SourceFormat
 from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.formats.text.line_costs import TextCosts
 from pushdown_spark.formats.text.line_sample import LineSample
-from pushdown_spark.relations.declaration import Source
+from pushdown_spark.sources.declaration import Source
 
 MEGABYTE = 1_000_000
 

@@ -19,8 +19,8 @@ from pushdown_spark.formats.text.ambiguous_lines import unquoted_string_values
 from pushdown_spark.formats.text.byte_search import Searcher
 from pushdown_spark.formats.text.line_filter import LineFilterTask, LineMatcher, LineQuery, LineSyntax, TextMetrics
 from pushdown_spark.formats.text.line_reader import LineReader, Window
-from pushdown_spark.relations.stores.listing import Compression, Split
 from pushdown_spark.scan.packing import Task
+from pushdown_spark.sources.stores.listing import Compression, Split
 
 PATTERN = BytePattern(("x[^0-9]",))
 

@@ -13,7 +13,7 @@ import pytest
 from pushdown_spark.errors import MissingPathError, UnsafeInputError
 from pushdown_spark.formats.text import line_reader
 from pushdown_spark.formats.text.line_reader import LineReader
-from pushdown_spark.relations.stores.listing import Compression, Split
+from pushdown_spark.sources.stores.listing import Compression, Split
 
 
 def _windows(split: Split, *, returns: bool = True) -> bytes:

@@ -19,8 +19,8 @@ from pushdown_spark.optimizer.statistics.collection_time import (
     estimated_query_seconds,
 )
 from pushdown_spark.optimizer.statistics.source_statistics import SampleCache
-from pushdown_spark.relations.declaration import Source
-from pushdown_spark.relations.stores.listing import InputFile, local_files
+from pushdown_spark.sources.declaration import Source
+from pushdown_spark.sources.stores.listing import InputFile, local_files
 
 TABLE = Source(name="t", format=SourceFormat.PARQUET)
 SCHEMA = t.StructType([t.StructField("k", t.LongType()), t.StructField("v", t.LongType())])

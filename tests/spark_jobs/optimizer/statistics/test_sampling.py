@@ -13,7 +13,7 @@ from pyspark.sql import types as t
 from pushdown_spark.contract import SourceFormat
 from pushdown_spark.optimizer.statistics import sampling
 from pushdown_spark.optimizer.statistics.sampling import SourceSample, sample_files
-from pushdown_spark.relations.stores.listing import InputFile
+from pushdown_spark.sources.stores.listing import InputFile
 
 SCHEMA = t.StructType().add("Day", "long").add("v", "long")
 

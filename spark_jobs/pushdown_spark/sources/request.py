@@ -22,9 +22,9 @@ from pushdown_spark.expressions.predicate import (
 )
 from pushdown_spark.expressions.scope import Fold
 from pushdown_spark.projection.implicit_values import ImplicitValues
-from pushdown_spark.relations.declaration import Source
-from pushdown_spark.relations.malformed_lines import MalformedLines
-from pushdown_spark.relations.stores.listing import Listing
+from pushdown_spark.sources.declaration import Source
+from pushdown_spark.sources.malformed_lines import MalformedLines
+from pushdown_spark.sources.stores.listing import Listing
 
 
 @dataclass(frozen=True)

@@ -17,10 +17,10 @@ from s3_server import REGION, ROOT, ObjectStore, session_proxy
 
 from pushdown_spark.errors import BadSpecError, MissingPathError, PushdownError, UnreadableFileError, UnsafeInputError
 from pushdown_spark.formats.text.line_reader import LineReader
-from pushdown_spark.relations.stores.listing import Compression, InputFile, Split
-from pushdown_spark.relations.stores.object_store import AHEAD, FIRST_AHEAD, ObjectFile
-from pushdown_spark.relations.stores.s3_settings import Proxy, S3Settings
-from pushdown_spark.relations.stores.storage import Storage
+from pushdown_spark.sources.stores.listing import Compression, InputFile, Split
+from pushdown_spark.sources.stores.object_store import AHEAD, FIRST_AHEAD, ObjectFile
+from pushdown_spark.sources.stores.s3_settings import Proxy, S3Settings
+from pushdown_spark.sources.stores.storage import Storage
 
 SECRETS = (ROOT.access_key, ROOT.secret_key, ROOT.token)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from pushdown_spark.errors import AccessDeniedError, MissingPathError, UnreadableFileError
-from pushdown_spark.relations.stores.object_store import AHEAD, Bucket, ObjectFile, StoreSettings
+from pushdown_spark.sources.stores.object_store import AHEAD, Bucket, ObjectFile, StoreSettings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -104,7 +104,7 @@ def storage_for(spark: SparkSession, uris: Sequence[str], options: Mapping[str, 
     if not examples:
         return LOCAL
     # Imported here, because workers do not need it.
-    from pushdown_spark.relations.stores.store_settings import store_settings
+    from pushdown_spark.sources.stores.store_settings import store_settings
 
     settings = {netloc: store_settings(spark, examples[scheme, netloc], options) for scheme, netloc in sorted(examples)}
     return Storage(settings)

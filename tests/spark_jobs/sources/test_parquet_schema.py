@@ -17,9 +17,9 @@ from pyspark.sql import SparkSession
 
 from pushdown_spark.contract import SourceSpec
 from pushdown_spark.errors import PushdownError
-from pushdown_spark.relations.declaration import Source
-from pushdown_spark.relations.file_loader import FileLoader
 from pushdown_spark.session import PushdownSession
+from pushdown_spark.sources.declaration import Source
+from pushdown_spark.sources.file_loader import FileLoader
 
 ALL_KINDS = """
     SELECT 1Y AS a, 2S AS b, 3 AS c, 4L AS d, 5.5F AS e, 6.5D AS f, true AS g, 'text' AS h, X'00ff' AS i, 1.25BD AS j,

@@ -6,9 +6,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pushdown_spark.errors import UnsupportedError
-from pushdown_spark.relations.stores.azure_settings import AzureSettings, ServicePrincipal, azure_settings
-from pushdown_spark.relations.stores.google_settings import GoogleSettings, google_settings
-from pushdown_spark.relations.stores.storage import storage_for
+from pushdown_spark.sources.stores.azure_settings import AzureSettings, ServicePrincipal, azure_settings
+from pushdown_spark.sources.stores.google_settings import GoogleSettings, google_settings
+from pushdown_spark.sources.stores.storage import storage_for
 
 HOST = "mine.dfs.core.windows.net"
 KEY = {f"fs.azure.account.key.{HOST}": "hush"}

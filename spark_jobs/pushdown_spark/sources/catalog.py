@@ -14,9 +14,9 @@ from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.expressions.scope import is_char
 from pushdown_spark.expressions.types import DECLARED_TYPE
 from pushdown_spark.projection.nested_types import types_in
-from pushdown_spark.relations.stores.listing import CATALOG_INDEX, all_partitions, decode_uri
 from pushdown_spark.runtime.jvm_gateway import class_name, elements, scala_object, string_map
 from pushdown_spark.runtime.spark_internals import AVRO_CLASS, analyzed_plan, session_catalog
+from pushdown_spark.sources.stores.listing import CATALOG_INDEX, all_partitions, decode_uri
 
 MEMORY_INDEX = "org.apache.spark.sql.execution.datasources.InMemoryFileIndex"
 """The file index of a table without partitions, or whose partitions Spark finds in the directory of the table."""

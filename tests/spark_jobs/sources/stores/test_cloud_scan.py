@@ -28,13 +28,13 @@ from pushdown_spark.formats.parquet.datafusion_address import FileAddress, check
 from pushdown_spark.formats.parquet.file_reader import ParquetQuery, open_parquet
 from pushdown_spark.formats.parquet.metrics import ParquetMetrics
 from pushdown_spark.formats.text.line_reader import LineReader
-from pushdown_spark.relations.stores.azure_settings import AzureSettings
-from pushdown_spark.relations.stores.google_settings import GoogleSettings
-from pushdown_spark.relations.stores.listing import Compression, Split
-from pushdown_spark.relations.stores.object_store import ObjectFile
-from pushdown_spark.relations.stores.storage import Storage
 from pushdown_spark.runtime.error_classification import classify
 from pushdown_spark.session import PushdownSession
+from pushdown_spark.sources.stores.azure_settings import AzureSettings
+from pushdown_spark.sources.stores.google_settings import GoogleSettings
+from pushdown_spark.sources.stores.listing import Compression, Split
+from pushdown_spark.sources.stores.object_store import ObjectFile
+from pushdown_spark.sources.stores.storage import Storage
 
 pytestmark = pytest.mark.nightly
 

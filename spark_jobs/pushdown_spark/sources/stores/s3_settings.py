@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, ClassVar
 from urllib.parse import urlsplit
 
 from pushdown_spark.errors import UnsupportedError
-from pushdown_spark.relations.stores.object_store import StoreSettings, check_keys
 from pushdown_spark.secret_text import redact_line
+from pushdown_spark.sources.stores.object_store import StoreSettings, check_keys
 
 if TYPE_CHECKING:
     import pyarrow as pa

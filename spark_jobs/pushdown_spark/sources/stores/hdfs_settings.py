@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from pushdown_spark.errors import UnsupportedError
-from pushdown_spark.relations.stores.object_store import StoreSettings
-from pushdown_spark.relations.stores.webhdfs_client import WebHdfs, WebHdfsFile
 from pushdown_spark.secret_text import redact_line
+from pushdown_spark.sources.stores.object_store import StoreSettings
+from pushdown_spark.sources.stores.webhdfs_client import WebHdfs, WebHdfsFile
 
 _PORT = "9870"
 _CHECK_SECONDS = 2

@@ -6,8 +6,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pushdown_spark.errors import UnsupportedError
-from pushdown_spark.relations.stores.s3_settings import KeyPair, Proxy, S3Settings, s3_settings
-from pushdown_spark.relations.stores.storage import LOCAL, storage_for
+from pushdown_spark.sources.stores.s3_settings import KeyPair, Proxy, S3Settings, s3_settings
+from pushdown_spark.sources.stores.storage import LOCAL, storage_for
 
 S3A = "org.apache.hadoop.fs.s3a.S3AFileSystem"
 PROVIDER = "fs.s3a.aws.credentials.provider"

@@ -13,12 +13,12 @@ from pyspark.sql.types import StructType
 
 from pushdown_spark.contract import ErrorCode, SourceFormat
 from pushdown_spark.expressions.session_settings import session_name_rule
-from pushdown_spark.relations.declaration import Source
-from pushdown_spark.relations.schemas.parquet_schema import FooterSchema, footer_schema
-from pushdown_spark.relations.stores.listing import with_partition_types
 from pushdown_spark.runtime.error_classification import typed_error
 from pushdown_spark.runtime.jvm_gateway import scala_object
 from pushdown_spark.runtime.spark_internals import set_schema, spark_format
+from pushdown_spark.sources.declaration import Source
+from pushdown_spark.sources.parquet_schema import FooterSchema, footer_schema
+from pushdown_spark.sources.stores.listing import with_partition_types
 
 SCHEMA_CONDITIONS = frozenset({"UNSUPPORTED_DATA_TYPE_FOR_DATASOURCE", "UNABLE_TO_INFER_SCHEMA"})
 """Spark's error conditions for a schema that the format does not support, and for files without a schema."""

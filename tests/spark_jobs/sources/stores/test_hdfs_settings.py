@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pushdown_spark.errors import UnsupportedError
-from pushdown_spark.relations.stores.hdfs_settings import hdfs_settings
+from pushdown_spark.sources.stores.hdfs_settings import hdfs_settings
 
 _SERVICE = {
     "dfs.ha.namenodes.lake": "a, b",

@@ -16,12 +16,12 @@ from session_settings import pushdown_off, session_settings
 from spark_rows import sorted_rows
 
 from pushdown_spark.errors import UnsupportedError
-from pushdown_spark.relations.stores.hdfs_settings import HdfsSettings, check_same_file
-from pushdown_spark.relations.stores.object_store import Bucket, ObjectFile
-from pushdown_spark.relations.stores.storage import storage_for
 from pushdown_spark.runtime.file_systems.hadoop_files import HadoopFiles
 from pushdown_spark.runtime.spark_internals import spark_format
 from pushdown_spark.session import PushdownSession
+from pushdown_spark.sources.stores.hdfs_settings import HdfsSettings, check_same_file
+from pushdown_spark.sources.stores.object_store import Bucket, ObjectFile
+from pushdown_spark.sources.stores.storage import storage_for
 
 pytestmark = pytest.mark.nightly
 

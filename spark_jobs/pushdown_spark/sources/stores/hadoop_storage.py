@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from py4j.protocol import Py4JJavaError
 
 from pushdown_spark.errors import UnsupportedError
-from pushdown_spark.relations.stores.listing import InputFile
-from pushdown_spark.relations.stores.storage import Storage, storage_for
 from pushdown_spark.runtime.jvm_gateway import java_class, scala_map
 from pushdown_spark.runtime.spark_internals import session_state
+from pushdown_spark.sources.stores.listing import InputFile
+from pushdown_spark.sources.stores.storage import Storage, storage_for
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -11,9 +11,9 @@ from pyspark.sql import SparkSession
 
 from pushdown_spark.contract import SourceFormat
 from pushdown_spark.expressions.session_settings import setting
-from pushdown_spark.relations.declaration import Source
 from pushdown_spark.runtime.jvm_gateway import elements, java_class, scala_object, scala_seq
 from pushdown_spark.runtime.spark_internals import java_session, session_state
+from pushdown_spark.sources.declaration import Source
 
 _IRRELEVANT_OPTIONS = frozenset({"compression", "datetimerebasemode", "int96rebasemode"})
 """Options that change neither the files to read nor their schema."""

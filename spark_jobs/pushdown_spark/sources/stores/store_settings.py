@@ -10,10 +10,10 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 from pushdown_spark.errors import UnsupportedError
-from pushdown_spark.relations.stores import azure_settings, google_settings, hdfs_settings, s3_settings
-from pushdown_spark.relations.stores.object_store import StoreSettings
 from pushdown_spark.runtime.jvm_gateway import java_class, java_strings, scala_map
 from pushdown_spark.runtime.spark_internals import session_state
+from pushdown_spark.sources.stores import azure_settings, google_settings, hdfs_settings, s3_settings
+from pushdown_spark.sources.stores.object_store import StoreSettings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

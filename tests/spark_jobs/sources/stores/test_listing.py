@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from pushdown_spark.relations.stores.listing import Compression, InputFile, decode_uri, local_files
 from pushdown_spark.scan.packing import Packing, pack
+from pushdown_spark.sources.stores.listing import Compression, InputFile, decode_uri, local_files
 
 
 @pytest.mark.parametrize(

@@ -19,10 +19,10 @@ from pyspark.sql.types import StructField, StructType
 
 from pushdown_spark.expressions.session_settings import session_name_rule
 from pushdown_spark.local_paths import is_local, local_path
-from pushdown_spark.relations.stores.storage import LOCAL, Storage
 from pushdown_spark.runtime.file_systems.base_files import FileEntry
 from pushdown_spark.runtime.jvm_gateway import has_jvm, java_class, java_strings, scala_seq
 from pushdown_spark.runtime.spark_internals import analyzed_plan, java_session, java_type, relation_dataframe
+from pushdown_spark.sources.stores.storage import LOCAL, Storage
 
 T = TypeVar("T")
 F = TypeVar("F", "InputFile", "Split")

@@ -1,0 +1,1 @@
+"""Declared sources, the scan requests for them, and the stores of their files."""
