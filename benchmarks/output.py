@@ -15,7 +15,7 @@ from benchmarks.result_files import ResultTable, command_line, is_chosen
 from benchmarks.rounds import Engines, cpu_and_wall, measure, seconds
 from benchmarks.sessions import benchmark_session
 from pushdown_spark.contract import OutputMode, OutputSpec
-from pushdown_spark.output.files.writer import open_output
+from pushdown_spark.output.files.file_output import open_output
 
 _ALGORITHM = "mapreduce.fileoutputcommitter.algorithm.version"
 _WARM_UP = 4

@@ -56,7 +56,7 @@ def jvm_start(context: SparkContext) -> float:
 def import_queries(name: str) -> ModuleType:
     """Import what runs queries, as the job does while Spark starts, and record its steps."""
     query_run = import_module(name)
-    from pushdown_spark.output.files.writer import FileOutput
+    from pushdown_spark.output.files.file_output import FileOutput
     from pushdown_spark.result import ScanResult
 
     record_end(FileOutput, "prepare", "output prepared")

@@ -74,10 +74,10 @@ class Drivers(Protocol):
     def kill(self, driver_id: str) -> None:
         """Ask the cluster manager to end a driver. Raises `ClusterUnreachableError`."""
 
-    def find(self, tag: str, *, are_active: bool) -> list[str]:
+    def find(self, tag: str, *, only_active: bool) -> list[str]:
         """Return the ids of the drivers with the tag of a run, the newest first.
 
-        With `are_active`, only those that have not ended. Raises `ClusterUnreachableError`.
+        With `only_active`, only those that have not ended. Raises `ClusterUnreachableError`.
         """
 
     def settings(self) -> dict[str, object]:

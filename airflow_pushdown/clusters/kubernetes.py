@@ -45,13 +45,13 @@ class KubernetesDrivers:
         namespace, _, name = driver_id.partition(":")
         self._request(lambda client: client.delete_namespaced_pod(name, namespace, _request_timeout=SHORT_TIMEOUT))
 
-    def find(self, tag: str, *, are_active: bool) -> list[str]:
+    def find(self, tag: str, *, only_active: bool) -> list[str]:
         """Return the ids of the driver pods with the tag of a run as their label, the newest first."""
         selector = {"label_selector": f"{RUN_LABEL}={tag}", "_request_timeout": SHORT_TIMEOUT}
         response: Any = self._request(lambda client: client.list_namespaced_pod(self._namespace, **selector))
         if response is None:
             raise ClusterUnreachableError("Kubernetes: 404, not the response to a list of pods")
-        pods = [pod for pod in response.items if not are_active or pod.status.phase not in self._PHASES]
+        pods = [pod for pod in response.items if not only_active or pod.status.phase not in self._PHASES]
         newest_first = sorted(pods, key=lambda pod: pod.metadata.creation_timestamp, reverse=True)
         return [f"{self._namespace}:{pod.metadata.name}" for pod in newest_first]
 

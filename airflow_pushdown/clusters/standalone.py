@@ -136,7 +136,7 @@ class StandaloneDrivers:
         """Ask the master to end a driver."""
         self._request("POST", "kill", driver_id, SHORT_TIMEOUT)
 
-    def find(self, tag: str, *, are_active: bool) -> list[str]:
+    def find(self, tag: str, *, only_active: bool) -> list[str]:
         """Return nothing, because drivers of a standalone cluster have no tags."""
         return []
 

@@ -84,9 +84,9 @@ class YarnDrivers:
             "PUT", f"apps/{quote(driver_id, safe='')}/state", "state", body={"state": "KILLED"}, timeout=SHORT_TIMEOUT
         )
 
-    def find(self, tag: str, *, are_active: bool) -> list[str]:
+    def find(self, tag: str, *, only_active: bool) -> list[str]:
         """Return the ids of the applications with a tag, the newest first."""
-        states = {"states": ",".join(sorted(self._ACTIVE))} if are_active else {}
+        states = {"states": ",".join(sorted(self._ACTIVE))} if only_active else {}
         path = f"apps?{urlencode({'applicationTags': tag, **states})}"
         response: Any = self._request("GET", path, "apps", timeout=SHORT_TIMEOUT)
         try:

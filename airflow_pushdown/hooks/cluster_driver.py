@@ -135,7 +135,7 @@ class ClusterDriverHook(SparkConnectionHook):
         """
         if not self.is_standalone_cluster:
             try:
-                return next(iter(self.tagged_drivers(are_active=False)), None)
+                return next(iter(self.tagged_drivers(only_active=False)), None)
             except ClusterUnreachableError as error:
                 raise driver_unreachable_error("of an earlier try", str(error)) from error
         if self.exchange.read_spec() is None:
@@ -157,7 +157,7 @@ class ClusterDriverHook(SparkConnectionHook):
     def _tagged_earlier_drivers(self) -> list[str]:
         """Return the drivers of earlier tries that have not ended. Raises if the cluster manager does not respond."""
         try:
-            return self.tagged_drivers(are_active=True)
+            return self.tagged_drivers(only_active=True)
         except ClusterUnreachableError as error:
             if self._submission.try_number > 1 or self.exchange.read_spec() is not None:
                 raise driver_unreachable_error("of an earlier try", str(error)) from error

@@ -191,19 +191,19 @@ class SparkConnectionHook(SparkSubmitHook):
         if drivers is None:
             return
         try:
-            for driver_id in self.tagged_drivers(are_active=True):
+            for driver_id in self.tagged_drivers(only_active=True):
                 self.log.info("Driver %s of this run is ended", driver_id)
                 drivers.kill(driver_id)
         except (ClusterUnreachableError, PushdownTaskError) as error:
             self.log.warning("Drivers of this run may still run on the cluster: %s", error)
 
-    def tagged_drivers(self, *, are_active: bool) -> list[str]:
+    def tagged_drivers(self, *, only_active: bool) -> list[str]:
         """Return the ids of the run's drivers on YARN or Kubernetes by the tag of the run, the newest first.
 
-        With `are_active`, only those that have not ended. Raises `ClusterUnreachableError`.
+        With `only_active`, only those that have not ended. Raises `ClusterUnreachableError`.
         """
         drivers = self.reachable_drivers()
-        return [] if self._run_tag is None or drivers is None else drivers.find(self._run_tag, are_active=are_active)
+        return [] if self._run_tag is None or drivers is None else drivers.find(self._run_tag, only_active=only_active)
 
     def tag_applications(self, tag: str) -> None:
         """Give the application on YARN, or the driver pod on Kubernetes, a tag in addition to those of the user."""

@@ -216,12 +216,10 @@ class JobOperator(SparkSubmitOperator):
     def _prepare(self, context: Context) -> None:
         """Build the submission of this run from the rendered parameters and the connections."""
         ti = context["ti"]
+        run_key = f"{ti.dag_id}/{ti.task_id}/{ti.run_id}/{ti.map_index}"
+        spec = self.build_spec(run_key, _generation(context, self.retries or 0))
         self._submission = Submission(
-            spec=self.complete_spec(
-                self.build_spec(
-                    f"{ti.dag_id}/{ti.task_id}/{ti.run_id}/{ti.map_index}", _generation(context, self.retries or 0)
-                )
-            ),
+            spec=self.complete_spec(spec),
             secrets=self.job_secrets(),
             spark_home=self.spark_home,
             spark_python=self.spark_python,

@@ -33,8 +33,8 @@ UNKNOWN = "unknown"
 class Step:
     """One step from stored bytes to written rows.
 
-    `amount` is formatted. `share` is the length of its bar from 0 to 1, or None if it is unknown. `part` is the same as
-    a percentage of the first step of its unit.
+    `amount` is formatted. `share` is the length of its bar from 0 to 1, or None if it is unknown. `part` is the
+    amount as a percentage of the first step of its unit.
     """
 
     label: str

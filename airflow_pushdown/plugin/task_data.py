@@ -21,7 +21,7 @@ from pushdown_spark.contract.progress import Progress
 
 HISTORY_LENGTH = 30
 """The number of runs in the history."""
-_ENDED = frozenset({"success", "failed", "skipped", "upstream_failed", "removed", "up_for_retry"})
+_WITHOUT_JOB = frozenset({"success", "failed", "skipped", "upstream_failed", "removed", "up_for_retry"})
 
 
 @dataclass(frozen=True)
@@ -82,8 +82,8 @@ class TaskRun:
 
     @property
     def is_active(self) -> bool:
-        """Whether the task instance may still change."""
-        return self.state not in _ENDED
+        """Whether a try is running, or may start at any time."""
+        return self.state not in _WITHOUT_JOB
 
 
 def task_run(session: Session, task_key: TaskKey) -> TaskRun | None:

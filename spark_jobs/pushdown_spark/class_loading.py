@@ -9,7 +9,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from pushdown_spark.contract import OutputSpec, ReaderChoice, SourceFormat
-from pushdown_spark.output.files.writer import open_output
+from pushdown_spark.output.files.file_output import open_output
 from pushdown_spark.result import PushdownResult
 from pushdown_spark.runtime.spark_internals import spark_format
 from pushdown_spark.session import PushdownSession

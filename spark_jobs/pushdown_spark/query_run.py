@@ -37,7 +37,7 @@ from pushdown_spark.output.base_output import Output
 from pushdown_spark.output.catalog.catalog_targets import open_catalog_output
 from pushdown_spark.output.checks import raise_failures
 from pushdown_spark.output.database.database_output import open_database_output
-from pushdown_spark.output.files.writer import open_output
+from pushdown_spark.output.files.file_output import open_output
 from pushdown_spark.output.source_protection import OTHER_OUTPUT, OTHER_SOURCE, OWN_SOURCE, ReadPath
 from pushdown_spark.relations.tables import table_directories
 from pushdown_spark.result import PushdownResult

@@ -181,26 +181,28 @@ def _plan(spark: SparkSession, relation: Relation, query: QuerySpec) -> Pushdown
 
     predicate = None if where is None else Predicate.parse(where)
     request = relation.request(projection, predicate)
-    scan_plan = plan_scan(spark, relation, request)
-    scan = scan_plan.with_projection(filter_and_select if scan_plan.scan.needs_recheck else select, filter_and_select)
-    if not (scan_plan.is_resolved and projection.is_plain and parses(spark, where)):
-        _check_query(scan_plan, scan, select, where)
+    planned_scan = plan_scan(spark, relation, request)
+    scan = planned_scan.with_projection(
+        filter_and_select if planned_scan.scan.needs_recheck else select, filter_and_select
+    )
+    if not (planned_scan.is_resolved and projection.is_plain and parses(spark, where)):
+        _check_query(planned_scan, scan, select, where)
     return ScanResult(
         spark,
         request,
         scan,
         limit=query.limit,
-        counts_by_scan=query.limit is None and scan_plan.scan.counts_result_rows(has_predicate=where is not None),
+        counts_by_scan=query.limit is None and planned_scan.scan.counts_result_rows(has_predicate=where is not None),
     )
 
 
 def _check_query(
-    scan_plan: PlannedScan, scan: ProjectedScan, select: Callable[[DataFrame], DataFrame], where: str | None
+    planned_scan: PlannedScan, scan: ProjectedScan, select: Callable[[DataFrame], DataFrame], where: str | None
 ) -> None:
     """Analyze a query with Spark, so that its errors name `where`. Spark's own scan keeps the DataFrame for the run."""
     short_where = None if where is None else shorten_lists(where)
     if scan.scan.is_native and short_where == where:
         analyze(scan.frame, "where")
     else:
-        frame = scan_plan.analysis_frame()
+        frame = planned_scan.analysis_frame()
         analyze(lambda: select(frame if short_where is None else frame.where(short_where)), "where")

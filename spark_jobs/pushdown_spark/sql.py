@@ -83,12 +83,12 @@ class SqlPlanner:
         def run_query(frame: DataFrame) -> DataFrame:
             return self._views.query_as_written(sql, {name: frame})
 
-        scan_plan = plan_scan(self._spark, relation, request)
-        analysis = analyze(lambda: run_query(scan_plan.analysis_frame()), "query")
+        planned_scan = plan_scan(self._spark, relation, request)
+        analysis = analyze(lambda: run_query(planned_scan.analysis_frame()), "query")
         scan = relation.full_pushdown(tree, request, analysis.columns)
         if scan is not None:
             return ScanResult(self._spark, request, scan)
-        return ScanResult(self._spark, request, scan_plan.with_projection(run_query, run_query))
+        return ScanResult(self._spark, request, planned_scan.with_projection(run_query, run_query))
 
     def _predicate(self, sql: str, tree: exp.Select, relation: Relation) -> Predicate | None:
         """Return the WHERE over the source's own columns, or None if only Spark may apply it.

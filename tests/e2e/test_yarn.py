@@ -167,8 +167,8 @@ def finish(hook: PushdownSubmitHook, check: Callable[[], None] = lambda: None) -
 
 def test_no_driver_is_found_for_a_run_without_one(cluster: HadoopCluster) -> None:
     drivers = YarnDrivers([cluster.http])
-    for are_active in (True, False):
-        assert drivers.find("airflow-pushdown-none", are_active=are_active) == []
+    for only_active in (True, False):
+        assert drivers.find("airflow-pushdown-none", only_active=only_active) == []
     assert drivers.status("application_1_0001").phase is DriverPhase.MISSING
 
 

@@ -18,10 +18,10 @@ from pushdown_spark.contract import OutputSpec
 from pushdown_spark.errors import BadSpecError, PushdownError
 from pushdown_spark.local_paths import escape_glob, local_path
 from pushdown_spark.output.files.commit_log import CommitLog
+from pushdown_spark.output.files.file_output import FileOutput
 from pushdown_spark.output.files.file_target import DirectoryTarget
 from pushdown_spark.output.files.layout import OutputPaths
 from pushdown_spark.output.files.moves import staged_files
-from pushdown_spark.output.files.writer import FileOutput
 from pushdown_spark.runtime.file_systems.file_paths import canonical_path, followed_path
 from pushdown_spark.runtime.file_systems.local_files import LocalFiles
 from pushdown_spark.sources.stores.listing import decode_uri

@@ -31,13 +31,13 @@ EXACTNESS_MEANINGS = {
 
 def render_text(result: JobResult) -> str:
     """Return the report as plain text for logs and terminals, one fact per line."""
-    lines = [*_outcome(result)]
+    lines = [*_outcome_lines(result)]
     for name, scan in result.scans.items():
         details = [*_summary_lines(scan), *_section("Checks", map(check_line, scan.checks))]
         lines += ["", f"Scan {name}", *(_INDENT + line for line in details)] if details else []
     for name, source in result.sources.items():
         lines += ["", f"{source_title(name)}: reader {reader_name(source)}, {source.reason}"]
-        lines += [_INDENT + line for line in _source(source)]
+        lines += [_INDENT + line for line in _source_lines(source)]
     if result.joins:
         lines += ["", "Joins", *(_INDENT + line for join in result.joins for line in joins_text(join))]
     return "\n".join(lines)
@@ -114,7 +114,7 @@ def human_seconds(seconds: float) -> str:
     return f"{minutes // 60} h {minutes % 60} min"
 
 
-def _outcome(result: JobResult) -> Iterator[str]:
+def _outcome_lines(result: JobResult) -> Iterator[str]:
     if result.error is not None:
         advice = "a retry may succeed" if result.error.retryable else "a retry fails again unless the task is changed"
         yield f"FAILED ({result.error.code.value}; {advice}): {result.error.message}"
@@ -167,7 +167,7 @@ def _summary_lines(result: Outcome) -> Iterator[str]:
         yield f"Output partitions: {', '.join(summary.partitions)}{rest}"
 
 
-def _source(source: SourceReport) -> Iterator[str]:
+def _source_lines(source: SourceReport) -> Iterator[str]:
     pushed = [c for c in source.conjuncts if c.exactness is not Exactness.UNSUPPORTED]
     residual = [c for c in source.conjuncts if c.exactness is not Exactness.EXACT]
     yield from _section(f"Pushed down to the {source.reader} reader", map(_pushed_line, pushed))

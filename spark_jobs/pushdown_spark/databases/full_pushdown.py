@@ -41,21 +41,19 @@ _COUNTS = (AggregateFunction.COUNT, AggregateFunction.COUNT_ALL)
 
 @dataclass(frozen=True)
 class PushedQuery:
-    """A query that the database runs.
-
-    - `items` are the sent columns that make up the columns of the query, in their order.
-    - `types` has the Spark types of the sent columns by name.
-    - `counts` are the sent columns that are never NULL.
-    - `order` has the sort keys that Spark applies to the result, by the position of their column in the query.
-    - `limit` is the number of rows that Spark keeps after sorting.
-    """
+    """A query that the database runs."""
 
     query: RemoteQuery
     items: tuple[str, ...]
+    """The sent columns that make up the columns of the query, in their order."""
     types: dict[str, t.DataType]
+    """The Spark types of the sent columns by name."""
     counts: frozenset[str] = frozenset()
+    """The sent columns that are never NULL."""
     order: tuple[tuple[int, Ordering], ...] = ()
+    """The sort keys that Spark applies to the result, by the position of their column in the query."""
     limit: int | None = None
+    """The number of rows that Spark keeps after sorting."""
 
     def row_converter(self, names: Sequence[str]) -> Callable[[DataFrame], DataFrame]:
         """Return a function from the result to the rows of the query. `names` are the names of the query's columns."""
@@ -86,6 +84,7 @@ def push_query(
     try:
         return _QueryAnalyzer(tree, table, predicate, name_rule).pushed_query()
     except UnsupportedError:
+        # The reason is not reported: the query runs as a scan, whose report has its own reasons.
         return None
 
 

@@ -128,7 +128,9 @@ def _decrypt_secrets(path: str, text: str, spec_text: str) -> str:
     try:
         return decrypt(text, key, spec_text)
     except ValueError as problem:
-        raise BadSpecError(f"secrets_path: the key of this driver is invalid: {problem}") from None
+        raise BadSpecError(
+            f"secrets_path: the key of this driver is invalid: {problem}; give it the worker's {KEY_VARIABLE}"
+        ) from None
     except DecryptionError as problem:
         raise BadSpecError(
             f"secrets_path: cannot decrypt {path}: {problem}; give worker and driver the same {KEY_VARIABLE}"

@@ -283,6 +283,10 @@ def _junction(parts: Sequence[Node], is_and: bool) -> Node:
     return And(tuple(rest)) if is_and else Or(tuple(rest))
 
 
+_WIDE_TYPES = (LogicalType.STRING, LogicalType.BINARY, LogicalType.DECIMAL)
+"""Types whose comparison takes several instructions."""
+
+
 def _cost(node: Node) -> float:
     """Estimate the evaluation time of a node, in nanoseconds per row."""
     match node:
@@ -290,9 +294,10 @@ def _cost(node: Node) -> float:
             return sum(map(_cost, parts))
         case Not(part=part) | IsTrue(part=part) | IsUnknown(part=part):
             return _cost(part)
-        case Comparison(column=column) | InList(column=column):
-            is_wide = column.type in (LogicalType.STRING, LogicalType.BINARY, LogicalType.DECIMAL)
-            return (20.0 if is_wide else 5.0) if isinstance(node, InList) else (6.0 if is_wide else 1.0)
+        case Comparison(column=column):
+            return 6.0 if column.type in _WIDE_TYPES else 1.0
+        case InList(column=column):
+            return 20.0 if column.type in _WIDE_TYPES else 5.0
         case LikeMatch():
             return 60.0
         case StringMatch():

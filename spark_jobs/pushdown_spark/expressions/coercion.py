@@ -33,8 +33,8 @@ from pushdown_spark.expressions.fixed_point import (
     rounded_interval,
     single_precision,
 )
-from pushdown_spark.expressions.literals import INTEGER_DIGITS, MAX_PRECISION, Literal
-from pushdown_spark.expressions.types import FLOATING, NUMERIC, LogicalType, Value
+from pushdown_spark.expressions.literals import INTEGER_DIGITS, Literal
+from pushdown_spark.expressions.types import FLOATING, MAX_DECIMAL_DIGITS, NUMERIC, LogicalType, Value
 
 _CANONICAL_INTEGER = re.compile(r"0|-?[1-9]\d{0,18}")
 _PLAIN_NUMBER = re.compile(r"-?\d{1,30}(\.\d{1,30})?")
@@ -207,8 +207,10 @@ def _check_precision(column: Column, constants: Sequence[Literal], in_list: bool
         narrow = constant.type is LogicalType.INTEGER and constant.is_literal and not in_list
         digits = len(str(abs(int(str(constant.value))))) if narrow else constant.integer_digits
         integer_digits, scale = max(integer_digits, digits), max(scale, constant.scale)
-    if integer_digits + scale > MAX_PRECISION:
-        raise UnsupportedError(f"column and constant have no common decimal type of at most {MAX_PRECISION} digits")
+    if integer_digits + scale > MAX_DECIMAL_DIGITS:
+        raise UnsupportedError(
+            f"column and constant have no common decimal type of at most {MAX_DECIMAL_DIGITS} digits"
+        )
 
 
 def _interval_test(column: Column, interval: Interval) -> Node:
@@ -270,15 +272,18 @@ def _as_float(column: Column, constants: Sequence[Literal]) -> list[float]:
     types = {constant.type for constant in constants}
     values = [_double(constant) for constant in constants]
     if column.type is LogicalType.FLOAT and not types & {LogicalType.DECIMAL, LogicalType.DOUBLE}:
-        inexact = [value for value, constant in zip(values, constants, strict=True) if not _same_float(value, constant)]
+        inexact = [
+            value for value, constant in zip(values, constants, strict=True) if not _is_same_float(value, constant)
+        ]
         if inexact:
             raise UnsupportedError(f"{inexact[0]} is not a single-precision number, but Spark may round it to one")
     return values
 
 
-def _same_float(value: float, constant: Literal) -> bool:
-    is_whole = not isinstance(constant.value, int) or int(value) == constant.value
-    return constant.type is LogicalType.FLOAT or (is_whole and is_single(value))
+def _is_same_float(value: float, constant: Literal) -> bool:
+    """Return whether a constant, whose double is given, is the same number in single precision."""
+    is_exact = not isinstance(constant.value, int) or int(value) == constant.value
+    return constant.type is LogicalType.FLOAT or (is_exact and is_single(value))
 
 
 def _float_compare(column: Column, op: Op, value: float) -> Node:

@@ -15,7 +15,14 @@ from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.expressions.conjuncts import short_sql
 from pushdown_spark.expressions.constant_folding import integer_value, is_constant
 from pushdown_spark.expressions.scope import Scope
-from pushdown_spark.expressions.types import EPOCH_ORDINAL, MICROSECONDS_PER_DAY, TEMPORAL, LogicalType, Value
+from pushdown_spark.expressions.types import (
+    EPOCH_ORDINAL,
+    MAX_DECIMAL_DIGITS,
+    MICROSECONDS_PER_DAY,
+    TEMPORAL,
+    LogicalType,
+    Value,
+)
 
 
 @dataclass(frozen=True)
@@ -36,7 +43,6 @@ class Literal:
 INTEGER_DIGITS = {8: 3, 16: 5, 32: 10, 64: 20}
 """Digits of the decimal type that Spark widens an integer type to, by the number of bits."""
 _INTEGER_TYPES = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
-MAX_PRECISION = 38
 _DATE_TEXT = re.compile(r"\d{4}-\d{2}-\d{2}")
 _NTZ_TEXT = re.compile(r"([+-]?\d{4,})-(\d\d)-(\d\d)(?: (\d\d):(\d\d):(\d\d)(?:\.(\d{1,6}))?)?")
 _DECIMAL_TYPE = re.compile(r"decimal\((\d+),(\d+)\)")
@@ -164,8 +170,8 @@ def _number_literal(text: str) -> Literal:
     scale = max(0, -int(value.as_tuple().exponent))
     if "." not in text and -(2**63) <= value < 2**63:
         return _integer_literal(int(value))
-    if max(digits, scale) > MAX_PRECISION:
-        raise UnsupportedError(f"{text} has more than {MAX_PRECISION} digits")
+    if max(digits, scale) > MAX_DECIMAL_DIGITS:
+        raise UnsupportedError(f"{text} has more than {MAX_DECIMAL_DIGITS} digits")
     return Literal(LogicalType.DECIMAL, value, max(digits, scale) - scale, scale, True)
 
 

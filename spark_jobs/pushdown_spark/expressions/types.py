@@ -10,6 +10,8 @@ Path = tuple[str, ...]
 """The name of a column, followed by the names of nested struct members."""
 Value = bool | int | float | Decimal | str | bytes
 """A constant. Dates are days and timestamps are microseconds since 1970-01-01 (UTC, or without a time zone)."""
+MAX_DECIMAL_DIGITS = 38
+"""The most digits of a decimal in Spark."""
 EPOCH_ORDINAL = date(1970, 1, 1).toordinal()
 MICROSECONDS_PER_DAY = 86_400_000_000
 GREGORIAN_DAY = -141_427

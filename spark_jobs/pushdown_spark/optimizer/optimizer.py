@@ -152,7 +152,7 @@ class QueryOptimizer:
             return None
         relations = self._relations.open_all(sources.values())
         scans = [self._scan(name, relations[source.name], source, sql, reason) for name, source in sources.items()]
-        frames = {scan.view: scan.scan_plan.analysis_frame() for scan in scans}
+        frames = {scan.view: scan.planned_scan.analysis_frame() for scan in scans}
         try:
             frame = self._views.query_as_written(sql, frames)
         except (AnalysisException, ParseException) as problem:
@@ -181,8 +181,8 @@ class QueryOptimizer:
         """Return a scan of all columns and rows of a source."""
         projection = relation.projection(None)
         request = relation.request(projection, None).for_query(sql, None).with_notes(reason)
-        scan_plan = plan_scan(self._spark, relation, request)
-        return QueryScan(source.name, name, scan_plan, scan_plan.scan, predicate=None)
+        planned_scan = plan_scan(self._spark, relation, request)
+        return QueryScan(source.name, name, planned_scan, planned_scan.scan, predicate=None)
 
 
 def _check_reading(tree: exp.Expr, name_rule: NameRule) -> None:

@@ -93,13 +93,13 @@ class QueryScan:
 
     key: str
     view: str
-    scan_plan: PlannedScan
+    planned_scan: PlannedScan
     scan: Scan
     predicate: Predicate | None
 
     def by_spark(self, reason: str) -> QueryScan:
         """Return the scan by Spark's own reader if that can replace this one, or else this scan."""
-        return replace(self, scan=self.scan_plan.spark_scan(reason)) if self.scan_plan.has_fallback else self
+        return replace(self, scan=self.planned_scan.spark_scan(reason)) if self.planned_scan.has_fallback else self
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -180,7 +180,7 @@ class QueryContext:
 
     def register(self, scans: Mapping[str, QueryScan]) -> None:
         """Register the views for `analyze`."""
-        self.frames.update((view, scan.scan_plan.analysis_frame()) for view, scan in scans.items())
+        self.frames.update((view, scan.planned_scan.analysis_frame()) for view, scan in scans.items())
         self._registered.enter_context(self.views.register(self.frames))
 
     def analyze(self, sql: str) -> DataFrame:

@@ -63,8 +63,8 @@ class QueryResult(PushdownResult):
         self._joins = tuple(joins)
         self._reports_after_run: Callable[[], dict[str, SourceReport]] | None = None
         super().__init__(
-            can_fall_back=any(scan.scan_plan.has_fallback for scan in scans),
-            problem=next((scan.scan_plan.problem for scan in scans if scan.scan_plan.problem is not None), None),
+            can_fall_back=any(scan.planned_scan.has_fallback for scan in scans),
+            problem=next((scan.planned_scan.problem for scan in scans if scan.planned_scan.problem is not None), None),
         )
 
     def _frame(self) -> DataFrame:

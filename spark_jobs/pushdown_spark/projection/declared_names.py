@@ -159,8 +159,8 @@ def first_error(spec: Mapping[str, object]) -> PushdownError | None:
         return None
     try:
         check_source(source, query.get("columns"), query.get("where"))
-    except PushdownError as error:
-        return error
+    except PushdownError as problem:
+        return problem
     return None
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 from pyspark.sql import types as t
 
-_DATETIMES = (t.DateType, t.TimestampType, t.TimestampNTZType)
+from pushdown_spark.projection.type_widening import DATETIME_TYPES
 
 
 def types_in(data_type: t.DataType) -> Iterator[t.DataType]:
@@ -28,7 +28,7 @@ def has_map(data_type: t.DataType) -> bool:
 
 def has_datetime(data_type: t.DataType) -> bool:
     """Return whether a type is or contains a date or a timestamp."""
-    return first_type(data_type, lambda part: isinstance(part, _DATETIMES)) is not None
+    return first_type(data_type, lambda part: isinstance(part, DATETIME_TYPES)) is not None
 
 
 def has_timestamp(data_type: t.DataType) -> bool:

@@ -6,13 +6,14 @@ from collections.abc import Mapping, Sequence
 
 from pyspark.sql import types as t
 
-_INTEGERS: tuple[type[t.DataType], ...] = (t.ByteType, t.ShortType, t.IntegerType, t.LongType)
+from pushdown_spark.expressions.types import MAX_DECIMAL_DIGITS
+
+INTEGER_TYPES: tuple[type[t.DataType], ...] = (t.ByteType, t.ShortType, t.IntegerType, t.LongType)
 _DIGITS: Mapping[type[t.DataType], int] = {t.ByteType: 3, t.ShortType: 5, t.IntegerType: 10, t.LongType: 20}
 """Decimal digits that Spark assigns to integer types."""
 _FLOAT_EXACT = (t.ByteType, t.ShortType)
 _DOUBLE_EXACT = (t.ByteType, t.ShortType, t.IntegerType, t.FloatType)
-_MAX_DIGITS = 38
-_DATETIMES = (t.DateType, t.TimestampType, t.TimestampNTZType)
+DATETIME_TYPES = (t.DateType, t.TimestampType, t.TimestampNTZType)
 
 
 def lossless_type(left: t.DataType, right: t.DataType) -> t.DataType | None:
@@ -31,8 +32,8 @@ def lossless_type(left: t.DataType, right: t.DataType) -> t.DataType | None:
 
 
 def _wider(small: t.DataType, large: t.DataType) -> t.DataType | None:
-    if isinstance(small, _INTEGERS) and isinstance(large, _INTEGERS):
-        return large if _INTEGERS.index(type(small)) < _INTEGERS.index(type(large)) else None
+    if isinstance(small, INTEGER_TYPES) and isinstance(large, INTEGER_TYPES):
+        return large if INTEGER_TYPES.index(type(small)) < INTEGER_TYPES.index(type(large)) else None
     if isinstance(large, t.DoubleType) and isinstance(small, _DOUBLE_EXACT):
         return large
     if isinstance(large, t.FloatType) and isinstance(small, _FLOAT_EXACT):
@@ -51,7 +52,7 @@ def _decimals(left: t.DataType, right: t.DataType) -> t.DataType | None:
         return None
     scale = max(one.scale, other.scale)
     digits = max(one.precision - one.scale, other.precision - other.scale) + scale
-    return t.DecimalType(digits, scale) if digits <= _MAX_DIGITS else None
+    return t.DecimalType(digits, scale) if digits <= MAX_DECIMAL_DIGITS else None
 
 
 def _as_decimal(kind: t.DataType) -> t.DecimalType | None:
@@ -71,6 +72,6 @@ def coerced_type(kinds: Sequence[t.DataType]) -> t.DataType | None:
         return None if binary else t.StringType()
     if all(isinstance(kind, t.NumericType) for kind in kinds):
         return t.DoubleType()
-    if all(isinstance(kind, _DATETIMES) for kind in kinds):
+    if all(isinstance(kind, DATETIME_TYPES) for kind in kinds):
         return t.TimestampType()
     return None

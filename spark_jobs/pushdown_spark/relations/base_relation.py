@@ -51,7 +51,7 @@ class Relation(ABC):
 
     @abstractmethod
     def projection(self, columns: Sequence[str] | None) -> Projection:
-        """Resolve the columns of a query, all with None. Raises UnknownColumnError and KindMismatchError."""
+        """Resolve the columns of a query. None stands for all. Raises UnknownColumnError and KindMismatchError."""
 
     def with_unnamed_fields(self, columns: Sequence[str] | None) -> Relation:
         """Return a relation that has all fields which `columns` needs, for lines whose fields have no names."""
@@ -138,7 +138,7 @@ class RelationWithoutFiles(Relation):
         """Return where a column's type comes from, for error messages."""
 
     def projection(self, columns: Sequence[str] | None) -> Projection:
-        """Resolve the columns of a query, all with None. Raises UnknownColumnError, also for columns of files."""
+        """Resolve the columns of a query. None stands for all. Raises UnknownColumnError, also for columns of files."""
         projection = resolve(columns, PathContext(self.schema, self._name_rule, self.origin))
         if projection.implicit_columns:
             raise UnknownColumnError(

@@ -125,7 +125,7 @@ class FileRelation(Relation):
             return TableSchema(rules, notes=(f"the columns of single files are unknown: {problem}",))
 
     def projection(self, columns: Sequence[str] | None) -> Projection:
-        """Resolve the columns of a query, all with None. Raises UnknownColumnError and KindMismatchError."""
+        """Resolve the columns of a query. None stands for all. Raises UnknownColumnError and KindMismatchError."""
         context = PathContext(
             self.schema,
             self._name_rule,

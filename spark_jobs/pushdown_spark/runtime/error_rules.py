@@ -349,7 +349,7 @@ def _condition_or_kind(chain: Sequence[Link]) -> str:
 
 
 def truncate_middle(text: str, size: int) -> str:
-    """Return at most `size` bytes of a string: the first quarter and the last three quarters of them."""
+    """Return a string of at most `size` bytes. A longer one keeps its start, a quarter of these bytes, and its end."""
     data = text.encode()
     if len(data) <= size:
         return text

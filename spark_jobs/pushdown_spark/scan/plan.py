@@ -13,6 +13,7 @@ from pushdown_spark.sources.stores.listing import InputFile, files_with_content
 MAX_SAMPLED_FILES = 3
 """Maximum number of files from which an estimate reads a sample."""
 _MARGIN = 0.9
+"""The pushdown reader must cost less than this fraction of Spark's reader, because estimates are inexact."""
 _READER = "pushdown"
 PUSHDOWN_REQUESTED = "requested with reader='pushdown'"
 """The reason for a reader that the user chose."""

@@ -68,7 +68,7 @@ def serve() -> Iterator[Serve]:
 def test_the_response_of_another_server_does_not_mean_that_there_is_no_driver(serve: Serve, document: object) -> None:
     address = serve(document)
     calls: list[Callable[[], object]] = [
-        lambda: YarnDrivers([address]).find("tag", are_active=True),
+        lambda: YarnDrivers([address]).find("tag", only_active=True),
         lambda: YarnDrivers([address]).status("application_1_1"),
         lambda: StandaloneDrivers([address]).status("driver-1"),
     ]
@@ -126,7 +126,7 @@ def test_a_deferred_task_continues_with_another_resource_manager(serve: Serve, o
     )
     drivers = drivers_of("yarn", YarnDrivers([responses[other](), present]).settings())
     assert drivers.status("application_1_1").phase is DriverPhase.ACTIVE
-    assert drivers.find("tag", are_active=True) == ["application_1_1"]
+    assert drivers.find("tag", only_active=True) == ["application_1_1"]
     drivers.kill("application_1_1")
     assert drivers.settings()["addresses"][0] == present
 

@@ -15,8 +15,8 @@ from pyspark.sql import SparkSession
 from pushdown_spark.contract import OutputMode, OutputSpec
 from pushdown_spark.local_paths import local_path
 from pushdown_spark.output.files.commit_log import CommitLog
+from pushdown_spark.output.files.file_output import FileOutput, output_paths
 from pushdown_spark.output.files.file_target import DirectoryTarget
-from pushdown_spark.output.files.writer import FileOutput, output_paths
 from pushdown_spark.output.source_protection import ReadPathProtection
 from pushdown_spark.runtime.file_systems.base_files import Files
 from pushdown_spark.runtime.file_systems.hadoop_files import HadoopFiles, open_files

@@ -13,7 +13,7 @@ from session_settings import session_settings
 
 from pushdown_spark.contract import ErrorCode, OutputChecks, OutputMode, OutputSpec
 from pushdown_spark.errors import CheckFailedError, UnknownColumnError
-from pushdown_spark.output.files.writer import FileOutput, open_output
+from pushdown_spark.output.files.file_output import FileOutput, open_output
 from pushdown_spark.runtime.error_classification import classify
 
 ROWS = """SELECT * FROM VALUES

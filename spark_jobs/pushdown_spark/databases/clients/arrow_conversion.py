@@ -13,6 +13,7 @@ import pyarrow.csv as csv
 
 from pushdown_spark.databases.column_values import FIRST_DAY, FIRST_MICROS, LAST_DAY, LAST_MICROS
 from pushdown_spark.errors import SchemaConflictError
+from pushdown_spark.expressions.types import MAX_DECIMAL_DIGITS
 
 REMOTE_TYPE = b"remote_type"
 """Metadata key of a field: the column's type in the database, for error messages."""
@@ -23,7 +24,6 @@ _RANGES = {
 }
 """The first and last values that Spark can represent, and their integer type."""
 _MAX_SHOWN_CHARACTERS = 60
-_MAX_DECIMAL_DIGITS = 38
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ def _parse_decimals(array: pa.Array, target: pa.Decimal128Type) -> pa.Array:
     """
     integer_digits, fraction_digits = _max_digits(array)
     # SQLite writes doubles with up to 17 digits, so the intermediate type has the largest scale that fits.
-    wide = pa.decimal128(_MAX_DECIMAL_DIGITS, _MAX_DECIMAL_DIGITS - target.precision + target.scale)
+    wide = pa.decimal128(MAX_DECIMAL_DIGITS, MAX_DECIMAL_DIGITS - target.precision + target.scale)
     fits = integer_digits <= target.precision - target.scale and fraction_digits <= wide.scale
     if fits and not _has_exponents(array):
         with suppress(pa.ArrowInvalid):

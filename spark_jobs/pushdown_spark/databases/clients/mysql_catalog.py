@@ -11,7 +11,6 @@ from sqlglot import exp
 from pushdown_spark.contract import WideNumbers
 from pushdown_spark.databases.client import Row
 from pushdown_spark.databases.clients.mysql import MysqlClient, ResultColumn
-from pushdown_spark.databases.sql.builder import MAX_DECIMAL_DIGITS
 from pushdown_spark.databases.sql.column_operands import UNKNOWN_CHARSET, null_if_zero_date
 from pushdown_spark.databases.sql.remote_table import (
     Dialect,
@@ -21,6 +20,7 @@ from pushdown_spark.databases.sql.remote_table import (
     parse_table_name,
 )
 from pushdown_spark.errors import BadSpecError, RemoteRefusedError
+from pushdown_spark.expressions.types import MAX_DECIMAL_DIGITS
 
 _COLUMNS = """
 SELECT column_name, if(data_type IN ('enum', 'set'), column_type, lower(column_type)), character_set_name,

@@ -10,7 +10,7 @@ from sqlglot import exp
 from pushdown_spark.contract import WideNumbers
 from pushdown_spark.databases.client import Row
 from pushdown_spark.databases.clients.postgresql import LONG_DIGITS, PostgresqlClient
-from pushdown_spark.databases.sql.builder import MAX_DECIMAL_DIGITS, call, case_when, cast
+from pushdown_spark.databases.sql.builder import call, case_when, cast
 from pushdown_spark.databases.sql.identifiers import quote_ansi
 from pushdown_spark.databases.sql.remote_table import (
     Dialect,
@@ -20,6 +20,7 @@ from pushdown_spark.databases.sql.remote_table import (
     parse_table_name,
 )
 from pushdown_spark.errors import RemoteRefusedError
+from pushdown_spark.expressions.types import MAX_DECIMAL_DIGITS
 
 _TYPE = """
 lower(pg_catalog.format_type(b.oid, CASE WHEN t.typtype = 'd' THEN t.typtypmod ELSE {modifier} END)),

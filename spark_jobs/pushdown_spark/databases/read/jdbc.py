@@ -24,10 +24,11 @@ from sqlglot import exp
 
 from pushdown_spark.contract import RemoteSourceSpec, Transport
 from pushdown_spark.databases.client import MYSQL_SESSION, Client, DatabaseAddress, mysql_timeout, postgresql_options
-from pushdown_spark.databases.sql.builder import MAX_DECIMAL_DIGITS, call, cast, to_sql
+from pushdown_spark.databases.sql.builder import call, cast, to_sql
 from pushdown_spark.databases.sql.remote_table import Dialect, RemoteColumn, RemoteTable, quote_identifier
 from pushdown_spark.errors import BadSpecError, RemoteFailedError, SchemaConflictError, UnsupportedError
 from pushdown_spark.expressions.names import EXACT_NAMES
+from pushdown_spark.expressions.types import MAX_DECIMAL_DIGITS
 from pushdown_spark.projection.paths import sql_text, sql_type
 from pushdown_spark.runtime.exception_chain import root_message
 from pushdown_spark.runtime.jvm_gateway import has_class

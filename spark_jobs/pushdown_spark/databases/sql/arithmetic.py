@@ -12,11 +12,12 @@ from decimal import Decimal
 from pyspark.sql import types as t
 from sqlglot import exp
 
-from pushdown_spark.databases.sql.builder import MAX_DECIMAL_DIGITS, any_of, binary, call, case_when, cast, number
+from pushdown_spark.databases.sql.builder import any_of, binary, call, case_when, cast, number
 from pushdown_spark.databases.sql.column_conditions import ColumnConditions
 from pushdown_spark.databases.sql.remote_table import Dialect
 from pushdown_spark.databases.sql.string_comparison import StringComparison
 from pushdown_spark.errors import UnsupportedError
+from pushdown_spark.expressions.types import MAX_DECIMAL_DIGITS
 
 BITS: dict[t.DataType, int] = {t.ByteType(): 8, t.ShortType(): 16, t.IntegerType(): 32, t.LongType(): 64}
 _DECIMAL_DIGITS = {8: 3, 16: 5, 32: 10, 64: 20}

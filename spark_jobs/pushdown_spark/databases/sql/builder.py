@@ -32,8 +32,6 @@ _PLAIN = re.compile(r"[ !#-&(-\[\]-~]*")
 _EPOCH = date(1970, 1, 1)
 _START = datetime(1970, 1, 1)
 _YEARS = (date(1, 1, 1), date(9999, 12, 31))
-MAX_DECIMAL_DIGITS = 38
-"""The most digits of a decimal in Spark."""
 _MAX_PLAIN_DIGITS = 15
 _MAX_EXPONENT_STEP = 30
 """The largest exponent of two in a factor. SQLite reads such factors without rounding."""

@@ -19,7 +19,6 @@ from pushdown_spark.databases.sql.arithmetic import (
     wider_type,
 )
 from pushdown_spark.databases.sql.builder import (
-    MAX_DECIMAL_DIGITS,
     all_of,
     any_of,
     binary,
@@ -41,7 +40,7 @@ from pushdown_spark.expressions.bound import Node
 from pushdown_spark.expressions.conjuncts import column_path, short_sql
 from pushdown_spark.expressions.pushdown import Pushdown
 from pushdown_spark.expressions.scope import Scope
-from pushdown_spark.expressions.types import LogicalType
+from pushdown_spark.expressions.types import MAX_DECIMAL_DIGITS, LogicalType
 
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.NullSafeNEQ)
 _ARITHMETIC = (exp.Add, exp.Sub, exp.Mul)
@@ -254,7 +253,7 @@ class ExpressionWriter:
                 return self._cast(node)
             case exp.Concat():
                 if not node.args.get("safe"):
-                    raise UnsupportedError("adjacent string literals")
+                    raise UnsupportedError("Spark may join adjacent string literals in another way")
                 return self._concatenate(node.expressions)
         return None
 
@@ -324,7 +323,7 @@ class ExpressionWriter:
         """Return a comparison of two expressions of one type, with its exact value."""
         for side in (node.left, node.right):
             if isinstance(side, exp.Predicate | exp.Not | exp.Connector):
-                raise UnsupportedError("chained comparisons, which Spark may parse differently")
+                raise UnsupportedError("Spark may parse chained comparisons in another way")
         left, right = self.value(node.left), self.value(node.right)
         if _may_fold(node.left, left, right) or _may_fold(node.right, right, left):
             raise UnsupportedError("Spark folds the comparison to a constant, also for NULL")

@@ -37,7 +37,7 @@ _FIRST_DAY, _FIRST_MICROS = 10_957, 946_684_800_000_000
 """PostgreSQL counts from the year 2000, Arrow from 1970."""
 _BASE, _BASE_DIGITS = 10_000, 4
 """Numerics consist of digits to this base."""
-_MAX_DECIMAL_DIGITS = 18
+_MAX_LONG_DIGITS = 18
 """Decimal digits that fit into 64 bits."""
 _NEGATIVE = 0x4000
 """The sign of a negative numeric."""
@@ -116,7 +116,7 @@ def _encode_numerics(values: pa.Array) -> Bytes | None:
     after = -(-scale // _BASE_DIGITS)
     shift = after * _BASE_DIGITS - scale
     largest = max(abs(int(integers.max(initial=0))), abs(int(integers.min(initial=0)))) * 10**shift
-    if largest >= 10**_MAX_DECIMAL_DIGITS:
+    if largest >= 10**_MAX_LONG_DIGITS:
         return None
     rest = np.abs(integers) * 10**shift
     digits: list[npt.NDArray[np.int64]] = []

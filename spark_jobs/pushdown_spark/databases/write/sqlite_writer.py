@@ -59,7 +59,7 @@ class SqliteWriter(WriteConnection):
     def locate(self, schema: str | None, table: str) -> tuple[str, str, str]:
         """Return the table of the only schema, with the spelling of its name in the file."""
         if schema not in (None, "main"):
-            raise BadSpecError(f"output_table: {schema}.{table}: a SQLite file has only the schema main")
+            raise BadSpecError(f"output_table: {schema}.{table}: a SQLite file has only the schema main; leave it out")
         names = self.rows(_TABLE_NAME, table)
         return "sqlite", "main", str(names[0][0]) if names else table
 

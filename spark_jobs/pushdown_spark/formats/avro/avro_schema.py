@@ -16,6 +16,7 @@ from enum import StrEnum
 from pyspark.sql import types as t
 
 from pushdown_spark.errors import BadSchemaError, UnsafeInputError
+from pushdown_spark.expressions.types import MAX_DECIMAL_DIGITS
 
 Json = None | bool | int | float | str | Sequence["Json"] | Mapping[str, "Json"]
 _Object = Mapping[str, Json]
@@ -228,7 +229,6 @@ _WIDER: dict[frozenset[AvroKind], t.DataType] = {
 """Unions of two types that Spark reads as the wider type."""
 _UNSUPPORTED_LOGICAL_TYPES = frozenset({"time-micros", "timestamp-nanos", "local-timestamp-nanos"})
 """Logical types of longs that Spark 4.3 rejects by default."""
-_MAX_PRECISION = 38
 
 
 def spark_schema(schema: AvroType) -> t.StructType:
@@ -253,8 +253,11 @@ def spark_type(schema: AvroType) -> t.DataType:
     if schema.kind is AvroKind.UNION:
         return _spark_type_of_union(schema)
     if schema.logical == _DECIMAL:
-        if schema.precision > _MAX_PRECISION:
-            raise BadSchemaError(f"a decimal of {schema.precision} digits: Spark has at most {_MAX_PRECISION}")
+        if schema.precision > MAX_DECIMAL_DIGITS:
+            raise BadSchemaError(
+                f"a decimal of {schema.precision} digits: Spark has at most {MAX_DECIMAL_DIGITS}; "
+                "declare a schema without it"
+            )
         return t.DecimalType(schema.precision, schema.scale)
     if schema.kind is AvroKind.LONG and schema.logical in _UNSUPPORTED_LOGICAL_TYPES:
         raise BadSchemaError(f"a column of {schema}: Spark does not read this type; declare a schema without it")

@@ -30,11 +30,11 @@ _HEADER_SIZE = 1 << 16
 """Bytes that are fetched for a header."""
 _MAX_VARINT_SIZE = 10
 """Bytes of the longest 64-bit varint."""
-_CRC = 4
+_CRC_SIZE = 4
 """Bytes of the big-endian CRC-32 that ends a Snappy block. It covers the decompressed bytes."""
 _SNAPPY_RATIO = 64
 """An upper bound of Snappy's compression ratio: three bytes copy at most 64."""
-_USUAL_BLOCK = 1 << 17
+_USUAL_BLOCK_SIZE = 1 << 17
 """Decompressed bytes of most blocks, at most: writers end them at 16 to 64 KB."""
 
 Buffer = bytes | bytearray | memoryview
@@ -278,7 +278,7 @@ class BlockDecompressor:
 
     def __init__(self, codec: AvroCodec) -> None:
         self._codec = codec
-        self._buffer = bytearray(_USUAL_BLOCK)
+        self._buffer = bytearray(_USUAL_BLOCK_SIZE)
         """The retained blocks, and after them, for Snappy, the block that was decompressed last."""
         self._retained_size = 0
         """Bytes of the retained blocks."""
@@ -323,16 +323,16 @@ class BlockDecompressor:
             self._buffer = room
 
     def _snappy(self, content: memoryview) -> Buffer:
-        if len(content) < _CRC:
+        if len(content) < _CRC_SIZE:
             raise ValueError("its snappy data has no checksum")
-        compressed_bytes = content[:-_CRC]
+        compressed_bytes = content[:-_CRC_SIZE]
         size = cramjam.snappy.decompress_raw_len(compressed_bytes)
         if size > _SNAPPY_RATIO * len(compressed_bytes):
             raise ValueError(f"its snappy data claims that {len(compressed_bytes)} bytes unpack to {size}")
         self._make_room(size)
         room = memoryview(self._buffer)[self._retained_size :]
         data = room[: cramjam.snappy.decompress_raw_into(compressed_bytes, room)]
-        if isal_zlib.crc32(data) != int.from_bytes(content[-_CRC:], "big"):
+        if isal_zlib.crc32(data) != int.from_bytes(content[-_CRC_SIZE:], "big"):
             raise ValueError("the checksum of its snappy data is wrong")
         return data
 

@@ -138,7 +138,7 @@ def _match_column(tail: FileTail, field: pa.Field, column: int | None, options: 
 
 
 def _requested_ids(tail: FileTail, column: int, target: pa.DataType, options: ReadOptions) -> Iterator[int]:
-    """Return the ids of a column and of its requested members, ascending.
+    """Yield the ids of a column and of its requested members, ascending.
 
     If a struct has none of its requested members, its first member is read for the nulls of the struct.
     """

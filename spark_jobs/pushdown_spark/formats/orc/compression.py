@@ -93,7 +93,7 @@ _DECOMPRESSORS: dict[CompressionKind, Callable[[bytes, bytearray], int]] = {
 
 
 def spans(data: bytes) -> Iterator[tuple[int, int]]:
-    """Return the start and the end of each chunk, with header. Raises ValueError if the last one is truncated."""
+    """Yield the start and the end of each chunk, with header. Raises ValueError if the last one is truncated."""
     start = 0
     while start < len(data):
         if start + HEADER > len(data):

@@ -64,24 +64,25 @@ class OrcDecision(ReaderDecision):
 
 @dataclass(frozen=True, kw_only=True)
 class OrcSample:
-    """Sampled row groups, extrapolated to all files: files, rows, row groups, and fractions between 0 and 1.
-
-    `live_files` are the files with row groups that are not pruned. `row` is the size of a row in all columns, `filter`
-    in those of the filter. `row_fraction` and `group_fraction` are the fractions of matching rows and of row groups
-    with matching rows, among those that are not pruned. `alive_fraction` is the fraction of row groups that are not
-    pruned, `sampled_groups` the size of the sample.
-    """
+    """Sampled row groups, extrapolated to all files. Fractions are between 0 and 1."""
 
     files: int
     live_files: float
+    """The files with row groups that are not pruned."""
     rows: float
     groups: float
     row: RowWidth
+    """The size of a row in all columns."""
     filter: RowWidth
+    """The size of a row in the columns of the filter."""
     row_fraction: float
+    """The fraction of matching rows, among those that are not pruned."""
     group_fraction: float
+    """The fraction of row groups with matching rows, among those that are not pruned."""
     alive_fraction: float
+    """The fraction of row groups that are not pruned."""
     sampled_groups: int
+    """The size of the sample."""
 
 
 def estimate(files: Sequence[InputFile], query: OrcQuery, startup: float = 0.0, *, may_filter: bool) -> OrcDecision:

@@ -52,7 +52,7 @@ def read_schema(path: str, storage: Storage) -> tuple[t.StructType, int]:
             reader[reader.schema.set_column_id(0) + 1]
             raise UnsafeInputError(f"{path} has two columns of one name; read it with reader='spark'")
         if not isinstance(reader.schema, pyorc.Struct):
-            raise BadSchemaError(f"{path} has values without columns")
+            raise BadSchemaError(f"{path} has values without columns; leave the file out")
         # Spark's metadata has the declared type of a column that has a length, or a part with one.
         columns = [
             t.StructField(name, _spark_type(node), metadata={DECLARED_TYPE: str(node)} if _has_length(node) else None)

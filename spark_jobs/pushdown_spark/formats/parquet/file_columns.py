@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 
 from pushdown_spark.errors import UnsafeInputError
 from pushdown_spark.expressions.names import NameRule
+from pushdown_spark.expressions.types import MAX_DECIMAL_DIGITS
 from pushdown_spark.formats.calendars import DATETIMES, INT96
 
 _LIST_LEVELS = (("list", "element"), ("list", "item"), ("bag", "array_element"), ("bag", "array"))
@@ -221,7 +222,6 @@ _INTEGERS = {("INT32", 8): pa.int8(), ("INT32", 16): pa.int16(), ("INT32", 32): 
 """Types of signed integers by physical type and width in bits."""
 _INTEGER = re.compile(r"Int\(bitWidth=(\d+), isSigned=true\)")
 _TIMESTAMP = re.compile(r"Timestamp\(isAdjustedToUTC=(true|false), timeUnit=(?:milli|micro)seconds\b.*\)")
-_MAX_PRECISION = 38
 
 
 def _stored_type(column: pq.ColumnSchema) -> pa.DataType | None:
@@ -234,7 +234,7 @@ def _stored_type(column: pq.ColumnSchema) -> pa.DataType | None:
     if logical == "Date":
         return pa.date32() if physical == "INT32" else None
     if logical.startswith("Decimal("):
-        return pa.decimal128(column.precision, column.scale) if 0 < column.precision <= _MAX_PRECISION else None
+        return pa.decimal128(column.precision, column.scale) if 0 < column.precision <= MAX_DECIMAL_DIGITS else None
     if match := _INTEGER.fullmatch(logical):
         return _INTEGERS.get((physical, int(match[1])))
     if match := _TIMESTAMP.fullmatch(logical):

@@ -24,10 +24,10 @@ from pushdown_spark.sources.stores.storage import REMEDY, RangeFile, Storage, na
 
 _FOOTER_END = 8
 """Bytes of a file after its footer: the footer's length and a magic string."""
-_TAIL = 1 << 16
+_TAIL_BYTES = 1 << 16
 """Bytes that are read first. They contain most footers."""
 _MAX_MESSAGE = 300
-_ROWS = 1 << 16
+_BATCH_ROWS = 1 << 16
 """Rows of a batch without stored columns."""
 _DENIED_SIGNS = ("lacked the necessary privileges", "lacked valid authentication credentials")
 """Parts of DataFusion's messages that a store denies access. The driver had access, so it has ended."""
@@ -177,8 +177,8 @@ class OpenParquet:
     def _without_columns(self, rows: int, metrics: ParquetMetrics) -> Iterator[pa.RecordBatch]:
         """Yield rows of a file that has none of the requested columns."""
         schema = self._query.schema
-        for start in range(0, rows, _ROWS):
-            count = min(_ROWS, rows - start)
+        for start in range(0, rows, _BATCH_ROWS):
+            count = min(_BATCH_ROWS, rows - start)
             arrays = [pa.nulls(count), *(pa.nulls(count, field.type) for field in schema)]
             batch = pa.RecordBatch.from_arrays(arrays, schema=pa.schema([pa.field("", pa.null()), *schema]))
             yield from self._filter_batch(batch.select(range(1, len(arrays))), metrics)
@@ -190,7 +190,7 @@ def _read_footer(raw: RangeFile) -> pq.FileMetaData:
     Raises UnsafeInputError for encrypted files, whose columns make pyarrow end the process, and for a wrong number of
     rows: DataFusion skips files that claim to have none.
     """
-    tail = _read_tail(raw, _TAIL)
+    tail = _read_tail(raw, _TAIL_BYTES)
     length = int.from_bytes(tail[-_FOOTER_END:-4], "little")
     if length + _FOOTER_END > len(tail):
         tail = _read_tail(raw, length + _FOOTER_END)

@@ -217,7 +217,7 @@ class _CarrierChoice:
         self._spark = spark
         self._request = request
         self._source_files = source_files
-        self._lines = options.lines
+        self._syntax = options.lines
         self._patterns = patterns
         self._sampler = sampler
         self._ambiguous = ambiguous_pattern(spark, request, options)
@@ -294,7 +294,7 @@ class _CarrierChoice:
         conjuncts = self._patterns.reports(pattern, "byte pattern")
 
         def build(decision: ReaderDecision) -> TextPlan:
-            query = LineQuery(searcher, Searcher(self._ambiguous), self._lines)
+            query = LineQuery(searcher, Searcher(self._ambiguous), self._syntax)
             return TextPlan(self._source_files.files, decision, conjuncts, query)
 
         yield _PossiblePlan("workers", cost(fraction, hits=hits), reason, build)
@@ -318,11 +318,11 @@ class _CarrierChoice:
     def _jvm_plan(self, strings: StringFilter, decision: ReaderDecision) -> JvmTextPlan:
         self._check_headers(strings)
         conjuncts = self._patterns.reports(strings.pattern, "strings of")
-        return JvmTextPlan(self._source_files.files, decision, conjuncts, self._lines, strings, self._ambiguous)
+        return JvmTextPlan(self._source_files.files, decision, conjuncts, self._syntax, strings, self._ambiguous)
 
     def _check_headers(self, strings: StringFilter) -> None:
         """Raise UnsupportedError if a header may pass the filter. Spark's text source has no headers."""
-        lines = self._lines
+        lines = self._syntax
         if not lines.has_header:
             return
         if len(self._source_files.files) > _MAX_HEADERS:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from sqlglot import exp
 
@@ -42,8 +43,12 @@ Predicates = dict[str, tuple[exp.Expr, ...]]
 IsExactEquality = Callable[[exp.Column, exp.Column], bool]
 """Returns whether `=` between two columns means that their values are identical: same type, no equal variants."""
 
-_Side = tuple[exp.Column, str]
-"""A side of an equality, and the relation that it belongs to."""
+
+class _Side(NamedTuple):
+    """A side of an equality, and the relation that it belongs to."""
+
+    column: exp.Column
+    relation: str
 
 
 def push_predicates(context: QueryContext, plan: QueryPlan) -> QueryPlan:
@@ -183,7 +188,7 @@ def with_implied(conditions: Iterable[Conjunct], columns: RelationColumns) -> tu
 
 
 def implied_predicates(condition: Conjunct, columns: RelationColumns) -> Iterator[Conjunct]:
-    """Return the predicates on single relations that a condition over several relations implies.
+    """Yield the predicates on single relations that a condition over several relations implies.
 
     >>> import sqlglot
     >>> condition = sqlglot.condition("(a.x = 1 AND b.y = 2) OR (a.x = 3 AND b.y = 4)")
@@ -222,7 +227,7 @@ def _equality_sides(
     left, right = (owner(column, columns) for column in pair)
     if left is None or right is None or left == right:
         return None
-    return (pair[0], left), (pair[1], right)
+    return _Side(pair[0], left), _Side(pair[1], right)
 
 
 def _transfer(condition: Conjunct, source: _Side, target: _Side) -> Conjunct | None:
@@ -230,11 +235,11 @@ def _transfer(condition: Conjunct, source: _Side, target: _Side) -> Conjunct | N
 
     Return None if the condition refers to any other column.
     """
-    if condition.names != {source[1]}:
+    if condition.names != {source.relation}:
         return None
     for column in condition.node.find_all(exp.Column):
         # A name in another case may belong to another column.
-        if column.name != source[0].name or len(column.parts) > 2:
+        if column.name != source.column.name or len(column.parts) > 2:
             return None
-    target_node = condition.node.transform(lambda node: target[0].copy() if isinstance(node, exp.Column) else node)
-    return Conjunct(target_node, frozenset({target[1]}))
+    target_node = condition.node.transform(lambda node: target.column.copy() if isinstance(node, exp.Column) else node)
+    return Conjunct(target_node, frozenset({target.relation}))

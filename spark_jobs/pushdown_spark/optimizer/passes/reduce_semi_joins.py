@@ -191,7 +191,7 @@ class _DynamicReduction:
         if predicate is None:
             return None
         scan: QueryScan = self._plan.scans[side.reference.view]
-        frame = scan.scan_plan.spark_scan("its keys are read").frame().where(predicate.sql)
+        frame = scan.planned_scan.spark_scan("its keys are read").frame().where(predicate.sql)
         column = f.col(quote_name(side.column.name))
         keys = frame.select(column.alias("key")).where("key IS NOT NULL").distinct().limit(MAX_DYNAMIC_KEYS + 1)
         if not isinstance(keys.schema["key"].dataType, t.IntegralType | t.StringType):

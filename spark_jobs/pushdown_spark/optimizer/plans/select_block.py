@@ -57,7 +57,7 @@ class SelectBlock:
 
 
 def select_blocks(tree: exp.Expr, columns_of: ColumnsOf) -> Iterator[SelectBlock]:
-    """Return the SELECTs of a query whose FROM clause consists of joins of named relations."""
+    """Yield the SELECTs of a query whose FROM clause consists of joins of named relations."""
     for select in tree.find_all(exp.Select):
         block = _BlockReader(select, columns_of).read()
         if block is not None:

@@ -24,7 +24,9 @@ from pushdown_spark.optimizer.statistics.relation_statistics import KeyValues, R
 _MIN_ROW_BYTES = 16.0
 """Bytes of a row without columns."""
 _INEQUALITY_SELECTIVITY = 1 / 3
+"""The fraction of pairs of rows that an inequality keeps, as in System R (Selinger et al., 1979)."""
 _UNKNOWN_SELECTIVITY = 0.25
+"""The fraction of rows that any other condition keeps."""
 
 OutputColumns = Callable[[int, int], Collection[str] | None]
 """Returns the columns of a relation (second argument) that leave the join of a set (first); None for all."""

@@ -25,7 +25,9 @@ def file_spec(
         raise BadSpecError(f"output_mode: {entry.name} is a table of files; merge needs a table of Iceberg or Delta")
     if table is None:
         if output.format in _CONNECTORS:
-            raise BadSpecError(f"output_format: Spark has no connector for {output.format} in its catalog")
+            raise BadSpecError(
+                f"output_format: Spark has no connector for {output.format} in its catalog; configure one"
+            )
         format_, options, partition_by = output.format.value, output.options, output.partition_by
     else:
         format_, options, partition_by = _existing_layout(spark, output, entry, table)

@@ -99,5 +99,5 @@ def _resolve_name(spark: SparkSession, name: str) -> tuple[str, tuple[str, ...],
         namespace = ("default",)
     namespace = tuple(parts[:-1]) or namespace
     if catalog == _SESSION_CATALOG and len(namespace) != 1:
-        raise BadSpecError(f"output_table: {name!r} has more parts than database and table")
+        raise BadSpecError(f"output_table: {name!r} has more parts than database and table; give database.table")
     return catalog, namespace, parts[-1]

@@ -23,11 +23,11 @@ from pushdown_spark.output.catalog.catalog_entry import (
 )
 from pushdown_spark.output.catalog.catalog_layout import check_writable, file_spec
 from pushdown_spark.output.files.commit_log import CommitLog
+from pushdown_spark.output.files.file_output import FileOutput
 from pushdown_spark.output.files.file_target import FileTarget, with_effective_mode
 from pushdown_spark.output.files.journal import CatalogChange, has_files
 from pushdown_spark.output.files.layout import OutputPaths
 from pushdown_spark.output.files.partition_names import PartitionNames
-from pushdown_spark.output.files.writer import FileOutput
 from pushdown_spark.output.source_protection import ReadPath, ReadPathProtection
 from pushdown_spark.output.stored_rows import NULL_PARTITION, stored_rows
 from pushdown_spark.output.target_checks import check_column_names, check_visible_partitions
@@ -363,7 +363,7 @@ def table_paths(spark: SparkSession, entry: CatalogEntry, run_key: str) -> Outpu
     location = _directory_of(spark, entry.default_location() if table is None else table.location)
     parent, name = HadoopFiles(spark).split(location)
     if not name:
-        raise BadSpecError(f"output_table: {entry.name} has the root of a file system as its directory")
+        raise BadSpecError(f"output_table: {entry.name} has the root of a file system as its directory; choose another")
     return OutputPaths.of(parent, name, run_key)
 
 

@@ -37,7 +37,8 @@ PATIENCE_SECONDS = 60.0
 """The time without a heartbeat after which a commit is undone."""
 _BEATS = 12
 """The number of heartbeats within that time."""
-_PROGRESS = ".progress"
+_REPLAYED = ".progress"
+"""The suffix of the file in which a replay records its moves."""
 _MIN_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 0.02, 1.0
 """The pause between two checks of a lock of another process."""
 
@@ -181,7 +182,7 @@ class CommitLog:
             if number < self._number:
                 self._delete_lock(number)
         for name in self.files.names(self.paths.commits):
-            if name.endswith((DRAFT, _PROGRESS)):
+            if name.endswith((DRAFT, _REPLAYED)):
                 self.files.delete(f"{self.paths.commits}/{name}")
 
     def _undo_or_complete(self, journal: Journal, path: str) -> None:
@@ -206,13 +207,13 @@ class CommitLog:
         self._delete_journal(path)
 
     def _replay(self, journal: Journal, path: str) -> JournalReplay:
-        return JournalReplay(self.files, journal, path + _PROGRESS)
+        return JournalReplay(self.files, journal, path + _REPLAYED)
 
     def _delete_journal(self, path: str) -> None:
         """Delete the journal of a complete or undone commit."""
         self.files.delete(path)
         # This file shows that the commit is complete, so it is deleted last.
-        self.files.delete(path + _PROGRESS)
+        self.files.delete(path + _REPLAYED)
 
     def _acquire_lock(self, check_claim: Callable[[], None] | None) -> int:
         """Wait for the lock, and return its number. The lock of a dead process is followed by the next number."""

@@ -12,6 +12,7 @@ from pushdown_spark.errors import SchemaConflictError, UnsupportedError
 from pushdown_spark.expressions.session_settings import is_option_on
 from pushdown_spark.projection.schema_alignment import SchemaGroup, groups_by_name, groups_by_position, missing_column
 from pushdown_spark.projection.schema_merge import FileSchema, MergeRules, merge_schemas
+from pushdown_spark.projection.type_widening import INTEGER_TYPES
 from pushdown_spark.relations.schemas.csv_schemas import InferSchema
 from pushdown_spark.relations.schemas.file_schemas import file_schemas
 from pushdown_spark.relations.schemas.json_schemas import strings_as_variants
@@ -31,7 +32,6 @@ _AVRO_SCHEMA_OPTIONS = frozenset(
     }
 )
 """Avro options that can give a table other columns than its files."""
-_INTEGERS = (t.ByteType, t.ShortType, t.IntegerType, t.LongType)
 
 
 @dataclass(frozen=True)
@@ -260,4 +260,4 @@ def _with_groups(
 
 def _widens_integers(file: t.DataType, table: t.DataType) -> bool:
     """Return whether the readers of ORC, Parquet and Avro convert the type: all of them widen integers."""
-    return file == table or (isinstance(file, _INTEGERS) and isinstance(table, _INTEGERS))
+    return file == table or (isinstance(file, INTEGER_TYPES) and isinstance(table, INTEGER_TYPES))

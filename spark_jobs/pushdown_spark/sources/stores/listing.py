@@ -25,7 +25,7 @@ from pushdown_spark.runtime.spark_internals import analyzed_plan, java_session, 
 from pushdown_spark.sources.stores.storage import LOCAL, Storage
 
 T = TypeVar("T")
-F = TypeVar("F", "InputFile", "Split")
+FileOrSplit = TypeVar("FileOrSplit", "InputFile", "Split")
 SomeFile = TypeVar("SomeFile", bound="InputFile")
 
 
@@ -199,7 +199,7 @@ def files_with_content(files: Iterable[SomeFile]) -> list[SomeFile]:
     return [file for file in files if file.size]
 
 
-def map_files(read: Callable[[F], T], files: Sequence[F]) -> list[T]:
+def map_files(read: Callable[[FileOrSplit], T], files: Sequence[FileOrSplit]) -> list[T]:
     """Return the result of `read` for each file or split. It runs in threads if they are not local."""
     if all(is_local(file.path) for file in files):
         return [read(file) for file in files]

@@ -11,7 +11,7 @@ from pyspark.sql import Row, SparkSession
 
 from pushdown_spark.contract import ErrorCode, OutputSpec, SourceReport
 from pushdown_spark.errors import PushdownError
-from pushdown_spark.output.files.writer import open_output
+from pushdown_spark.output.files.file_output import open_output
 from pushdown_spark.result import PushdownResult
 from pushdown_spark.runtime.error_classification import classify
 from pushdown_spark.runtime.spark_internals import AVRO_CLASS

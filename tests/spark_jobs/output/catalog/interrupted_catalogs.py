@@ -15,7 +15,7 @@ from pushdown_spark.contract import CatalogOutputSpec, OutputMode
 from pushdown_spark.output.catalog.catalog_entry import CatalogEntry
 from pushdown_spark.output.catalog.file_table import EntryUpdater, FileTableTarget, table_paths
 from pushdown_spark.output.files.commit_log import CommitLog
-from pushdown_spark.output.files.writer import FileOutput
+from pushdown_spark.output.files.file_output import FileOutput
 from pushdown_spark.output.source_protection import ReadPathProtection
 from pushdown_spark.runtime.file_systems.hadoop_files import HadoopFiles
 

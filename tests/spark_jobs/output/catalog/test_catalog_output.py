@@ -28,7 +28,7 @@ from pushdown_spark.errors import (
 )
 from pushdown_spark.output.catalog.catalog_targets import open_catalog_output
 from pushdown_spark.output.catalog.file_table import FileTableTarget
-from pushdown_spark.output.files.writer import FileOutput
+from pushdown_spark.output.files.file_output import FileOutput
 from pushdown_spark.runtime.error_classification import classify
 
 DATABASE = "targets"

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pushdown_spark.contract import OutputMode, OutputSpec, OutputSummary, SourceSpec
 from pushdown_spark.errors import OutputExistsError
 from pushdown_spark.output.files.commit_record import CommitRecord
-from pushdown_spark.output.files.writer import FileOutput, open_output
+from pushdown_spark.output.files.file_output import FileOutput, open_output
 from pushdown_spark.runtime.file_systems.local_files import LocalFiles
 from pushdown_spark.session import PushdownSession
 

@@ -28,8 +28,8 @@ from pyspark.sql import SparkSession
 
 from pushdown_spark.contract import OutputMode
 from pushdown_spark.errors import OutputConflictError, OutputTakenError
+from pushdown_spark.output.files.file_output import FileOutput
 from pushdown_spark.output.files.layout import CLAIM
-from pushdown_spark.output.files.writer import FileOutput
 from pushdown_spark.runtime.file_systems.base_files import DRAFT
 from pushdown_spark.runtime.file_systems.local_files import LocalFiles
 

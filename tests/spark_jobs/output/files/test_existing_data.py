@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from pushdown_spark.contract import OutputMode, OutputSpec
 from pushdown_spark.errors import BadSpecError
-from pushdown_spark.output.files.writer import open_output
+from pushdown_spark.output.files.file_output import open_output
 
 CHANGING = [OutputMode.OVERWRITE, OutputMode.OVERWRITE_PARTITIONS, OutputMode.APPEND]
 

@@ -27,7 +27,7 @@ from pushdown_spark.errors import (
 )
 from pushdown_spark.expressions.session_settings import temporary_settings
 from pushdown_spark.output.files.commit_log import CommitLog
-from pushdown_spark.output.files.writer import FileOutput, open_output
+from pushdown_spark.output.files.file_output import FileOutput, open_output
 from pushdown_spark.runtime.error_classification import classify
 
 Frame = Callable[..., DataFrame]
@@ -150,7 +150,7 @@ def test_an_append_to_partitions_replaces_the_rows_of_the_same_run(
     assert sorted((row["id"], row["odd"]) for row in rows) == [(1, 1), (3, 1), (4, 0), (6, 0)]
 
 
-def days(spark: SparkSession, target: Path) -> dict[int, list[int]]:
+def ids_by_partition(spark: SparkSession, target: Path) -> dict[int, list[int]]:
     """Return the ids in each partition of an output that is partitioned by `odd`."""
     actual: dict[int, list[int]] = {}
     for row in spark.read.schema("id int, odd int").json(str(target)).collect():
@@ -164,12 +164,12 @@ def test_overwrite_partitions_replaces_only_written_partitions(
     write(writer(OutputMode.OVERWRITE_PARTITIONS), frame(1, 2, 3, 4))
     second = writer(OutputMode.OVERWRITE_PARTITIONS, "run 2")
     write(second, frame(7, 9))
-    assert days(spark, target) == {0: [2, 4], 1: [7, 9]}
+    assert ids_by_partition(spark, target) == {0: [2, 4], 1: [7, 9]}
     assert siblings(target) == [target.name]
     assert second.summary is not None
     assert (second.summary.partitions, second.summary.partitions_total) == (("odd=1",), 1)
     write(writer(OutputMode.OVERWRITE_PARTITIONS, "run 3"), frame().where("id > 0"))
-    assert days(spark, target) == {0: [2, 4], 1: [7, 9]}
+    assert ids_by_partition(spark, target) == {0: [2, 4], 1: [7, 9]}
 
 
 def test_overwrite_partitions_replaces_directories_that_other_programs_have_named(
@@ -251,7 +251,7 @@ def test_dynamic_overwrite_keeps_other_partitions(
         spark.conf.set("spark.sql.sources.partitionOverwriteMode", "dynamic")
     try:
         write(writer(OutputMode.OVERWRITE, "run 2", partition_by=["odd"], options=options), frame(3))
-        assert days(spark, target) == {0: [2], 1: [3]}
+        assert ids_by_partition(spark, target) == {0: [2], 1: [3]}
         write(writer(OutputMode.OVERWRITE, "run 3", options=options), frame(5))
         assert ids(spark, target) == [5], "an output without partitions is replaced as a whole"
     finally:
@@ -268,7 +268,7 @@ def test_option_takes_precedence_over_setting(
         write(writer(OutputMode.OVERWRITE, "run 2", partition_by=["odd"], options=options), frame(3))
     finally:
         spark.conf.unset("spark.sql.sources.partitionOverwriteMode")
-    assert days(spark, target) == {1: [3]}
+    assert ids_by_partition(spark, target) == {1: [3]}
     with pytest.raises(BadSpecError, match="partitionOverwriteMode must be 'static' or 'dynamic', not 'dynmic'"):
         writer(OutputMode.OVERWRITE, options={"partitionOverwriteMode": "dynmic"})
 
@@ -353,7 +353,7 @@ def test_partition_columns_keep_the_spelling_of_the_output(
 ) -> None:
     write(writer(OutputMode.OVERWRITE, partition_by=["odd"]), frame(1, 2))
     write(writer(OutputMode.OVERWRITE_PARTITIONS, "run 2", partition_by=["ODD"]), frame(3))
-    assert days(spark, target) == {0: [2], 1: [3]}
+    assert ids_by_partition(spark, target) == {0: [2], 1: [3]}
     assert sorted(path.name for path in target.glob("[!_.]*")) == ["odd=0", "odd=1"]
 
 
@@ -612,7 +612,7 @@ JOB_WITH_LETTERS = """
 import sys
 from pyspark.sql import SparkSession
 from pushdown_spark.contract import OutputSpec
-from pushdown_spark.output.files.writer import open_output
+from pushdown_spark.output.files.file_output import open_output
 from pushdown_spark.runtime.error_classification import classify
 
 spark = (SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
@@ -652,7 +652,7 @@ import sys, time
 from pyspark.sql import SparkSession
 from pyspark.sql.functions import udf
 from pushdown_spark.contract import OutputSpec
-from pushdown_spark.output.files.writer import FileOutput, open_output
+from pushdown_spark.output.files.file_output import FileOutput, open_output
 
 spark = (SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
          .config("spark.log.level", "ERROR").getOrCreate())

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from pushdown_spark.contract import OutputMode
 from pushdown_spark.errors import PushdownError
-from pushdown_spark.output.files.writer import FileOutput
+from pushdown_spark.output.files.file_output import FileOutput
 
 PARTITIONS, APPEND, OVERWRITE = OutputMode.OVERWRITE_PARTITIONS, OutputMode.APPEND, OutputMode.OVERWRITE
 OLD = {"day=1/hour=1": "old 1", "day=2/hour=2": "old 2"}

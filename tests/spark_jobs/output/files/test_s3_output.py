@@ -17,7 +17,7 @@ from s3_server import ObjectStore, require_s3a
 
 from pushdown_spark.contract import OutputMode, OutputSpec
 from pushdown_spark.errors import BadSpecError, OutputConflictError
-from pushdown_spark.output.files.writer import FileOutput, open_output
+from pushdown_spark.output.files.file_output import FileOutput, open_output
 from pushdown_spark.output.source_protection import ReadPath
 from pushdown_spark.runtime.file_systems.hadoop_files import HadoopFiles
 
