@@ -12,7 +12,7 @@ import pytest
 from avro_files import AVRO
 from columnar_cases import count_rows
 from pyspark.sql import DataFrame, SparkSession
-from session_settings import pushdown_off
+from session_settings import pushdown_off, session_settings
 from spark_results import SPARK_ERRORS
 
 from pushdown_spark.contract import SourceReport
@@ -174,6 +174,12 @@ def test_options_that_the_pushdown_reader_supports_return_sparks_rows(
     spark: SparkSession, files: Path, name: str
 ) -> None:
     assert compare(spark, files, PUSHDOWN[name], "pushdown").reader == "pushdown"
+
+
+def test_a_setting_of_the_session_may_be_in_lower_case(spark: SparkSession, files: Path) -> None:
+    """Spark converts the setting to upper case, but not the option."""
+    with session_settings(spark, {"spark.sql.avro.datetimeRebaseModeInRead": "corrected"}):
+        assert compare(spark, files, PUSHDOWN["outdated"], "pushdown").reader == "pushdown"
 
 
 @pytest.mark.parametrize("name", SPARK)

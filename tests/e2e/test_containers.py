@@ -34,7 +34,7 @@ def test_a_service_has_no_rights_of_root_and_limited_resources(name: str) -> Non
 @pytest.mark.parametrize("name", SERVICES)
 def test_a_service_gets_secrets_as_files_that_only_its_user_can_read(name: str) -> None:
     service = SERVICES[name]
-    arguments = {secret["source"] for secret in service.get("secrets", ())}
+    secrets = {secret["source"] for secret in service.get("secrets", ())}
     assert all(secret["mode"] == "0400" for secret in service.get("secrets", ()))
     variables = set(re.findall(r"\$\{(\w+)", str({key: service.get(key) for key in ("environment", "command")})))
     assert variables <= OWN_VARIABLES
@@ -43,7 +43,7 @@ def test_a_service_gets_secrets_as_files_that_only_its_user_can_read(name: str) 
         if script.name in str(service):
             names |= set(re.findall(r"/run/secrets/(\w+)", script.read_text(encoding="utf-8")))
     # The variables that Airflow reads secrets with are the same in all of its services.
-    assert names == arguments or name == "checks"
+    assert names == secrets or name == "checks"
 
 
 def test_the_example_of_the_environment_names_every_variable() -> None:
@@ -74,11 +74,11 @@ def test_the_secret_of_spark_is_in_a_private_file_and_not_an_argument(tmp_path: 
         "SPARK_SECRET_FILE": str(tmp_path / "secret"),
     }
     for _ in range(2):
-        process = subprocess.run(
+        output = subprocess.run(
             ["/bin/sh", "-c", script, "sh", "/usr/bin/env"], env=environment, capture_output=True, text=True, check=True
         ).stdout
-    assert "s3cret" not in process
-    assert f"SPARK_CONF_DIR={tmp_path / 'own'}" in process
+    assert "s3cret" not in output
+    assert f"SPARK_CONF_DIR={tmp_path / 'own'}" in output
     file = tmp_path / "own" / "spark-defaults.conf"
     assert file.stat().st_mode & 0o777 == 0o600
     assert file.read_text().splitlines() == [

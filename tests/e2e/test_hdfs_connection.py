@@ -50,9 +50,9 @@ def connections(cluster: HadoopCluster, local_spark: str, monkeypatch: pytest.Mo
         monkeypatch.delenv(name, raising=False)
     for kind, address in (("hdfs", cluster.root.removeprefix("hdfs://")), ("webhdfs", cluster.web_hdfs)):
         host, _, port = address.partition(":")
-        actual = {"conn_type": kind, "host": host, "port": int(port)}
-        monkeypatch.setenv(f"AIRFLOW_CONN_{kind.upper()}", json.dumps(actual))
-        monkeypatch.setenv(f"AIRFLOW_CONN_{kind.upper()}_{USER.upper()}", json.dumps({**actual, "login": USER}))
+        connection = {"conn_type": kind, "host": host, "port": int(port)}
+        monkeypatch.setenv(f"AIRFLOW_CONN_{kind.upper()}", json.dumps(connection))
+        monkeypatch.setenv(f"AIRFLOW_CONN_{kind.upper()}_{USER.upper()}", json.dumps({**connection, "login": USER}))
     files = open_webhdfs(cluster.root, "webhdfs")
     lines = "".join(f'{{"id": {n}, "kind": "{"rare" if n % 100 == 7 else "common"}"}}\n' for n in range(400))
     files.pipe_file("/private/events/a.json", lines.encode())

@@ -234,8 +234,6 @@ class _QueryAnalyzer:
 class FullPushdownScan(Scan):
     """The result of a pushed query, read as one partition in the database's order."""
 
-    is_exact = True
-
     def __init__(self, pushed_query: PushedQuery, execution: QueryExecution, plan: SourceReport) -> None:
         """`plan` is the report before the run, without the columns."""
         self._query = pushed_query.query

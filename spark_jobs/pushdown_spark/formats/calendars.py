@@ -45,11 +45,13 @@ class OldValues:
         `CORRECTED` reads them as stored, `LEGACY` converts them from the old calendar, `EXCEPTION` fails. For any other
         option, all files of other writers fail. The keys of options are in lower case.
         """
-        # No default is passed, because Spark would return it instead of its own.
-        setting = options.get(f"{self.name}rebasemode") or spark.conf.get(
-            f"spark.sql.{source}.{self.name}RebaseModeInRead"
-        )
-        return setting or "EXCEPTION"
+        option = options.get(f"{self.name}rebasemode")
+        if option is not None:
+            return option
+        # Spark converts the setting to upper case, unlike the option. No default is passed, because Spark would return
+        # it instead of its own.
+        setting = spark.conf.get(f"spark.sql.{source}.{self.name}RebaseModeInRead")
+        return (setting or "EXCEPTION").strip().upper()
 
     def is_corrected(self, spark: SparkSession, source: str, options: Mapping[str, str]) -> bool:
         """Return whether values in files of other writers are read as stored.

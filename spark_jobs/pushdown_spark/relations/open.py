@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property, partial
 from stat import S_ISDIR
-from typing import NamedTuple
+from typing import NamedTuple, TypeGuard
 
 from py4j.java_gateway import JavaObject
 from pyspark import inheritable_thread_target
@@ -94,11 +94,11 @@ class RelationCache:
         return relation
 
     def _settings(self, sources: Sequence[AnySource]) -> _Settings | None:
-        """Return copies of the settings, or None if none of the sources was opened before.
+        """Return copies of the settings, or None if none of the sources may be in the cache or enter it.
 
         Returns the copies of the last query if they are equal, because Python compares an object with itself at once.
         """
-        if self._names.isdisjoint(source.name for source in sources):
+        if not any(source.name in self._names and _may_cache(source) for source in sources):
             return None
         session = java_class(self._spark, "java.util.HashMap")(self._session_settings)
         settings = _Settings(session, hadoop_configuration(self._spark).getPropsWithPrefix(""))
@@ -145,9 +145,13 @@ class _FileVersion(NamedTuple):
     status_changed: int
 
 
+def _may_cache(source: AnySource) -> TypeGuard[Source]:
+    return isinstance(source, Source) and source.format in _CACHED_FORMATS
+
+
 def _version(source: AnySource, settings: _Settings) -> _Version | None:
     """Return the state of the files that a relation depends on, or None if it is unknown."""
-    if not isinstance(source, Source) or source.format not in _CACHED_FORMATS:
+    if not _may_cache(source):
         return None
     files = file_versions(source.paths)
     return None if files is None else _Version(source, settings, files)

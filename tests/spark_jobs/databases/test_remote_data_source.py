@@ -14,9 +14,9 @@ from pushdown_spark.databases.data_source import FORMAT, register
 from pushdown_spark.errors import BadSpecError
 
 NUMBERS = (
-    "DROP TABLE IF EXISTS has_plain_numbers",
-    "CREATE TABLE has_plain_numbers (k int, s varchar(10))",
-    f"INSERT INTO has_plain_numbers VALUES {', '.join(f'({k}, {chr(39)}s{k}{chr(39)})' for k in range(200))}",
+    "DROP TABLE IF EXISTS plain_numbers",
+    "CREATE TABLE plain_numbers (k int, s varchar(10))",
+    f"INSERT INTO plain_numbers VALUES {', '.join(f'({k}, {chr(39)}s{k}{chr(39)})' for k in range(200))}",
 )
 
 
@@ -41,7 +41,7 @@ def keys(frame: DataFrame) -> list[int]:
 
 
 def test_the_data_source_returns_all_rows(read: DataFrameReader) -> None:
-    assert keys(read.load("has_plain_numbers")) == list(range(200))
+    assert keys(read.load("plain_numbers")) == list(range(200))
 
 
 def test_columns_of_every_type_have_the_expected_types(
@@ -59,19 +59,19 @@ def test_columns_of_every_type_have_the_expected_types(
 
 def test_only_the_columns_of_a_given_schema_are_read(read: DataFrameReader, source: tuple[str, object]) -> None:
     wide = "bigint" if source[0] == "sqlite" else "int"
-    frame = read.schema(f"k {wide}").load("has_plain_numbers")
+    frame = read.schema(f"k {wide}").load("plain_numbers")
     assert frame.columns == ["k"]
     assert keys(frame) == list(range(200))
 
 
 def test_the_option_where_filters_rows(read: DataFrameReader) -> None:
-    frame = read.option("where", "k % 50 = 3 OR s = 's7'").load("has_plain_numbers")
+    frame = read.option("where", "k % 50 = 3 OR s = 's7'").load("plain_numbers")
     assert keys(frame) == [3, 7, 53, 103, 153]
 
 
 def test_the_option_where_rejects_unsupported_predicates(read: DataFrameReader) -> None:
     with pytest.raises(PySparkException, match=r"option where: .*upper"):
-        read.option("where", "upper(s) = 'S7'").load("has_plain_numbers").collect()
+        read.option("where", "upper(s) = 'S7'").load("plain_numbers").collect()
 
 
 @pytest.mark.parametrize("predicate", [r"s = 's\t5'", 's = "s5"'])
@@ -79,7 +79,7 @@ def test_the_option_where_rejects_text_whose_meaning_depends_on_the_session(
     read: DataFrameReader, predicate: str
 ) -> None:
     with pytest.raises(PySparkException, match="have a meaning that depends on the session; use single quotes"):
-        read.option("where", predicate).load("has_plain_numbers").collect()
+        read.option("where", predicate).load("plain_numbers").collect()
 
 
 @pytest.mark.parametrize(
@@ -89,19 +89,19 @@ def test_the_option_where_rejects_text_whose_meaning_depends_on_the_session(
 def test_a_filter_of_spark_and_the_option_where_return_the_same_rows(
     read: DataFrameReader, predicate: str, expected: list[int]
 ) -> None:
-    assert keys(read.load("has_plain_numbers").where(predicate)) == expected
-    assert keys(read.option("where", predicate).load("has_plain_numbers")) == expected
+    assert keys(read.load("plain_numbers").where(predicate)) == expected
+    assert keys(read.option("where", predicate).load("plain_numbers")) == expected
 
 
 def test_several_partitions_return_every_row_once(read: DataFrameReader) -> None:
     options = {"partition_column": "k", "num_partitions": "4", "consistent": "false"}
-    frame = read.options(**options).load("has_plain_numbers")
+    frame = read.options(**options).load("plain_numbers")
     assert frame.rdd.getNumPartitions() == 4
     assert keys(frame) == list(range(200))
 
 
 def test_no_credential_is_in_plan_or_options(read: DataFrameReader, source: tuple[str, dict[str, object]]) -> None:
-    frame = read.load("has_plain_numbers").where("k = 7")
+    frame = read.load("plain_numbers").where("k = 7")
     plan = frame._jdf.queryExecution().toString()
     assert keys(frame) == [7]
     assert "password" not in plan
@@ -124,7 +124,7 @@ def test_errors_name_invalid_options(
     register(spark, {"shop": sqlite_file(tmp_path, *NUMBERS)})
     with pytest.raises(PySparkException, match=message):
         spark.read.format(FORMAT).options(
-            **{"connection": "shop", "table": "has_plain_numbers", **options}
+            **{"connection": "shop", "table": "plain_numbers", **options}
         ).load().collect()
 
 

@@ -64,7 +64,7 @@ STEPS = {
     "avro": (
         *EVERY,
         *COLUMNAR,
-        "pushdown_spark.formats.avro.planner.avro_settings",
+        "pushdown_spark.formats.avro.planner.check_avro_options",
         "pushdown_spark.formats.columnar_scan.storage_for",
         "pushdown_spark.formats.avro.planner.read_header",
         "pushdown_spark.formats.avro.decoder.parse_schema",

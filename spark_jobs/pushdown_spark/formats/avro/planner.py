@@ -17,8 +17,9 @@ from pushdown_spark.formats.avro.container_file import read_header
 from pushdown_spark.formats.avro.cost import AvroDecision, estimate
 from pushdown_spark.formats.avro.decoder import AvroQuery, Decoder
 from pushdown_spark.formats.avro.file_reader import AvroScanTask, DecoderCache
-from pushdown_spark.formats.avro.spark_source import avro_settings
+from pushdown_spark.formats.avro.spark_source import allows_any_extension, check_avro_options
 from pushdown_spark.formats.bound_predicate import combine_conjuncts, is_exact
+from pushdown_spark.formats.calendars import DATETIMES
 from pushdown_spark.formats.columnar_scan import ColumnarPlan, check_columnar_request, prepare_files
 from pushdown_spark.formats.readable_types import arrow_schema
 from pushdown_spark.formats.worker_startup import startup_cost
@@ -41,9 +42,11 @@ def plan_avro(spark: SparkSession, request: ScanRequest) -> AvroPlan:
     """
     check_columnar_request(request, needs_predicate=False)
     _check_columns(request)
-    settings = avro_settings(spark, request.source.options)
+    options = request.source.options
+    check_avro_options(spark, options)
+    has_corrected_calendar = DATETIMES.is_corrected(spark, "avro", options)
     conjuncts, source_files = prepare_files(spark, request)
-    files = container_files(source_files, allows_any_extension=settings.allows_any_extension)
+    files = container_files(source_files, allows_any_extension=allows_any_extension(spark, options))
     with_content = files_with_content(files)
     if not with_content:
         raise UnsupportedError("all files are empty")
@@ -51,7 +54,7 @@ def plan_avro(spark: SparkSession, request: ScanRequest) -> AvroPlan:
         arrow_schema(request.read_schema.fields),
         combine_conjuncts(conjuncts),
         name_rule=session_name_rule(spark),
-        has_corrected_calendar=settings.has_corrected_calendar,
+        has_corrected_calendar=has_corrected_calendar,
     )
     decoder = _decoder(with_content[0], query)
     reports = tuple(conjunct.report(_describe_pushdown(conjunct, decoder)) for conjunct in conjuncts)

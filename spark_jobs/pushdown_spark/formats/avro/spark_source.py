@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 
 from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.expressions.session_settings import check_broken_files, is_option_on
-from pushdown_spark.formats.calendars import DATETIMES
 from pushdown_spark.runtime.spark_internals import reader_configuration
 
 _ONLY_AVRO_EXTENSION = "avro.mapred.ignore.inputs.without.extension"
@@ -26,22 +24,8 @@ _SPARK_ONLY_SWITCHES = {
 }
 
 
-@dataclass(frozen=True)
-class AvroSettings:
-    """Settings that the pushdown reader follows.
-
-    `has_corrected_calendar` says whether old dates and timestamps are in the proleptic Gregorian calendar if the file
-    does not name its writer. `allows_any_extension` says whether the names of files need not end with `.avro`.
-    """
-
-    has_corrected_calendar: bool
-    allows_any_extension: bool
-
-
-def avro_settings(spark: SparkSession, options: Mapping[str, str]) -> AvroSettings:
-    """Return the settings of a source, given options with lower-case names.
-
-    Raises UnsupportedError if only Spark's reader can follow them.
+def check_avro_options(spark: SparkSession, options: Mapping[str, str]) -> None:
+    """Raise UnsupportedError if only Spark's reader can follow the options of a source, whose names are in lower case.
 
     The option `mode` is ignored, because Spark's reader of files ignores it: a damaged block fails in every mode.
     """
@@ -52,9 +36,10 @@ def avro_settings(spark: SparkSession, options: Mapping[str, str]) -> AvroSettin
     for option, reason in _SPARK_ONLY_SWITCHES.items():
         if is_option_on(options, option):
             raise UnsupportedError(reason)
+
+
+def allows_any_extension(spark: SparkSession, options: Mapping[str, str]) -> bool:
+    """Return whether the names of files need not end with `.avro`."""
     if "ignoreextension" in options:
-        allows_any_extension = is_option_on(options, "ignoreextension")
-    else:
-        only_avro = reader_configuration(spark, options).get(_ONLY_AVRO_EXTENSION)
-        allows_any_extension = str(only_avro).strip().lower() != "true"
-    return AvroSettings(DATETIMES.is_corrected(spark, "avro", options), allows_any_extension)
+        return is_option_on(options, "ignoreextension")
+    return str(reader_configuration(spark, options).get(_ONLY_AVRO_EXTENSION)).strip().lower() != "true"

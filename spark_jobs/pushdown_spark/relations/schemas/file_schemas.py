@@ -19,7 +19,7 @@ from pushdown_spark.expressions.session_settings import check_broken_files
 from pushdown_spark.formats.avro.avro_schema import parse_schema
 from pushdown_spark.formats.avro.avro_schema import spark_schema as to_spark_schema
 from pushdown_spark.formats.avro.container_file import read_header
-from pushdown_spark.formats.avro.spark_source import avro_settings
+from pushdown_spark.formats.avro.spark_source import allows_any_extension, check_avro_options
 from pushdown_spark.formats.orc.file_schema import read_schema
 from pushdown_spark.local_paths import escape_glob
 from pushdown_spark.projection.file_locations import location
@@ -53,8 +53,9 @@ def file_schemas(
     storage = storage_for(spark, listing.uris, source.options)
     files = files_with_content(listing.files(storage))
     if source.format is SourceFormat.AVRO:
-        allows_any_extension = avro_settings(spark, source.options).allows_any_extension
-        files = [file for file in files if allows_any_extension or file.uri.endswith(".avro")]
+        check_avro_options(spark, source.options)
+        if not allows_any_extension(spark, source.options):
+            files = [file for file in files if file.uri.endswith(".avro")]
     readers: dict[SourceFormat, Callable[[InputFile], t.StructType | str]] = {
         SourceFormat.ORC: lambda file: read_schema(file.path, file.storage)[0],
         SourceFormat.AVRO: partial(_avro_schema, {}),

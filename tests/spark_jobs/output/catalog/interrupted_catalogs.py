@@ -129,7 +129,7 @@ class Table:
         return FileOutput(self.spark, target, log, ReadPathProtection(HadoopFiles(self.spark), paths, ()))
 
     def write(self, output: FileOutput, rows: Mapping[str, str] = NEW) -> None:
-        """Make all steps of one attempt. Tree of a new table are staged by Spark, which knows their types."""
+        """Make all steps of one attempt. Rows of a new table are staged by Spark, which knows their types."""
         if not output.prepare():
             return
         with output.transaction():

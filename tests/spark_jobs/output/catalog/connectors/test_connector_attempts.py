@@ -168,6 +168,7 @@ def test_an_attempt_that_continues_after_its_retry_adds_nothing(
     method: Callable[..., object] = getattr(owner, step)
 
     def resume(*args: object, **kwargs: object) -> object:
+        monkeypatch.undo()
         write(spark, output_of(spark, table, OutputMode.APPEND))
         return method(*args, **kwargs)
 
