@@ -4,6 +4,7 @@ PYTHON ?= $(shell for name in python3 python3.13 python3.12 python3.11 python3.1
 	"$$name" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && command -v "$$name" && break; done)
 UV := $(shell command -v uv)
 DATE ?= 2026-01-01
+COVERAGE ?=
 PROJECT_URL ?=
 CONSTRAINTS ?= constraints-airflow.txt
 
@@ -89,9 +90,10 @@ SPARK_ENV = PYTHONPATH="$(CURDIR):$(CURDIR)/spark_jobs" PYSPARK_PYTHON="$(CURDIR
 AIRFLOW_ENV = AIRFLOW_PUSHDOWN_SPARK_PYTHON="$(CURDIR)/$(SPARK)/bin/python" SPARK_LOCAL_IP=127.0.0.1 \
 	JAVA_HOME="$$($(PYTHON) -m demo.java $(SPARK))"
 
-# Both sides run at the same time, so each has its own data file. The lines of each module are in .artifacts/coverage-SIDE.
-covered = COVERAGE_FILE="$(CURDIR)/.artifacts/coverage-$(1).data"
-cover = --cov=$(2) --cov-report=html:.artifacts/coverage-$(1)
+# make test COVERAGE=yes takes longer. The lines of each module are in .artifacts/coverage-SIDE. Both sides run at the same
+# time, so each has its own data file.
+covered = $(if $(COVERAGE),COVERAGE_FILE="$(CURDIR)/.artifacts/coverage-$(1).data")
+cover = $(if $(COVERAGE),--cov=$(2) --cov-report=html:.artifacts/coverage-$(1))
 
 .PHONY: help demo install check check-airflow check-spark pytest servers test lint test-airflow test-airflow-and-dags test-spark test-versions test-slice nightly connectors kubernetes stores e2e e2e-local e2e-yarn bench bench-orc bench-avro bench-parquet bench-auto bench-joins bench-remote bench-output \
 	bench-projection bench-stores bench-tasks profile-task docs docs-site docs-pictures lock proto release release-check java python clean
@@ -298,13 +300,13 @@ test-spark: $(SPARK)/.checks $(SPARK)/classes.jsa $(SERVERS) java
 	@mkdir -p .artifacts
 	$(call covered,spark) $(SPARK_ENV) $(SPARK)/bin/python -m pytest -m "not nightly" -n 2 --dist loadfile \
 		$(call cover,spark,pushdown_spark) $(SPARK_TESTS)
-	@echo "Coverage of pushdown_spark without Python workers: $$($(call covered,spark) $(SPARK)/bin/coverage report --format=total) %"
+	$(if $(COVERAGE),@echo "Coverage of pushdown_spark without Python workers: $$($(call covered,spark) $(SPARK)/bin/coverage report --format=total) %")
 
 test-airflow: $(AIRFLOW)/.checks $(SPARK)/.checks $(SERVERS) $(AXE) $(SPARK)/classes.jsa java
 	@mkdir -p .artifacts
 	$(call covered,airflow) $(AIRFLOW_ENV) $(AIRFLOW)/bin/python -m pytest -m "not nightly" -n 2 --dist loadfile \
 		$(call cover,airflow,airflow_pushdown) $(AIRFLOW_TESTS)
-	@echo "Coverage of airflow_pushdown: $$($(call covered,airflow) $(AIRFLOW)/bin/coverage report --format=total) %"
+	$(if $(COVERAGE),@echo "Coverage of airflow_pushdown: $$($(call covered,airflow) $(AIRFLOW)/bin/coverage report --format=total) %")
 
 # A slice of the tests with one release of each: make test-versions AIRFLOW_VERSION=3.1 SPARK_VERSION=4.0
 test-versions: $(VERSIONS)/spark-$(SPARK_VERSION)/.installed $(VERSIONS)/airflow-$(AIRFLOW_VERSION)/.installed $(SERVERS) java

@@ -11,10 +11,12 @@ import pytest
 
 MAX_CASES = 3
 """A slow test with more cases than this runs some of them by default. `make nightly` runs the others."""
+FRACTION = 1 / 10
 MIN_CASES = 2
-FRACTION = 1 / 5
-LONG_FRACTION = 1 / 10
-"""The fraction of its cases that such a test runs, and that of one with the marker `long`, whose cases take seconds."""
+"""The fraction of its cases that such a test runs, and the least number of cases.
+
+A test with the marker `long`, whose cases take seconds, runs at least one case.
+"""
 STARTING = frozenset(
     {"spark", "spark_python", "local_spark", "drivers", "database", "server", "register_dag", "store"}
     | {f"{product}_server" for product in ("postgresql", "mariadb", "mysql")}
@@ -55,7 +57,7 @@ def _mark_cases(items: list[pytest.Item]) -> None:
     for cases in tests.values():
         is_long = cases[0].get_closest_marker("long") is not None
         if len(cases) > MAX_CASES:
-            count = max(MIN_CASES, math.ceil(len(cases) * (LONG_FRACTION if is_long else FRACTION)))
+            count = max(1 if is_long else MIN_CASES, math.ceil(len(cases) * FRACTION))
             cases.sort(key=lambda case: crc32(case.name.encode()))
             for case in cases[count:]:
                 case.add_marker("nightly")

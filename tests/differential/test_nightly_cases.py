@@ -50,8 +50,8 @@ def run(pytester: pytest.Pytester) -> Run:
 @pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["one process", "workers"])
 def test_most_cases_are_left_to_the_nightly_run_and_reported(run: Run, workers: tuple[str, ...]) -> None:
     result = run("test_slow.py", "-m", "not nightly", *workers)
-    assert result.parseoutcomes()["passed"] == 3 + 2
-    result.stdout.fnmatch_lines(['*only nightly: 11. * make pytest TESTS="test_slow.py -m nightly"'])
+    assert result.parseoutcomes()["passed"] == 2 + 1
+    result.stdout.fnmatch_lines(['*only nightly: 13. * make pytest TESTS="test_slow.py -m nightly"'])
 
 
 @pytest.mark.parametrize("name", [("-k", "numbers"), ("test_slow.py::test_numbers",)], ids=["-k", "node id"])
@@ -63,7 +63,7 @@ def test_a_test_that_is_named_on_the_command_line_runs_all_cases(run: Run, name:
 
 @pytest.mark.parametrize(
     ("name", "count"),
-    [((), 9 + 2), (("-k", "numbers"), 9), (("test_slow.py::test_numbers",), 9)],
+    [((), 10 + 3), (("-k", "numbers"), 10), (("test_slow.py::test_numbers",), 10)],
     ids=["all", "-k", "node id"],
 )
 def test_the_nightly_run_has_the_other_cases_even_of_a_named_test(run: Run, name: tuple[str, ...], count: int) -> None:

@@ -121,7 +121,7 @@ def check_orders(spark: SparkSession, seed: int, count: int, *, only_inner: bool
     raise AssertionError(f"only {reordered} of {30 * count} queries had another order")
 
 
-@pytest.mark.parametrize(("seed", "inner", "outer"), [(0, 3, 1), *(nightly(seed, 60, 40) for seed in range(1, 12))])
+@pytest.mark.parametrize(("seed", "inner", "outer"), [(0, 2, 1), *(nightly(seed, 60, 40) for seed in range(1, 12))])
 def test_any_join_order_returns_the_same_rows(
     spark: SparkSession, views: None, seed: int, inner: int, outer: int
 ) -> None:
@@ -145,7 +145,7 @@ def keys_always_pay(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("views", "keys_always_pay")
-@pytest.mark.parametrize(("seed", "queries"), [(0, 5), *(nightly(seed, 60) for seed in range(1, 12))])
+@pytest.mark.parametrize(("seed", "queries"), [(0, 3), *(nightly(seed, 60) for seed in range(1, 12))])
 def test_pushdown_does_not_change_results(
     spark: SparkSession, session: PushdownSession, seed: int, queries: int
 ) -> None:
