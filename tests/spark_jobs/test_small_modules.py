@@ -46,6 +46,7 @@ REASONS = {
         "airflow_pushdown/operators/declared_sources.py",
         "airflow_pushdown/version_compat.py",
         "pushdown_spark/expressions/pushdown.py",
+        "pushdown_spark/formats/avro/spark_source.py",
         "pushdown_spark/formats/bound_predicate.py",
         "pushdown_spark/formats/readable_types.py",
         "pushdown_spark/formats/text/line_parser.py",
