@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from datetime import datetime
 
 import httpx
@@ -10,6 +11,8 @@ from e2e.processes import E2eError
 
 _SERVICES = ("metadatabase", "scheduler", "dag_processor", "triggerer")
 _TIMEOUT = 30.0
+_PAUSES = (1.0, 3.0, 9.0)
+"""Seconds after each request that fails because the database is locked."""
 Json = dict[str, object]
 
 
@@ -106,7 +109,13 @@ class AirflowApi:
         if "Authorization" not in self._client.headers:
             response = self._request("POST", "/auth/token", {"username": self._user, "password": self._password})
             self._client.headers["Authorization"] = f"Bearer {_checked_json(response)['access_token']}"
-        return self._request(method, f"/api/v2{path}", body, {"Accept": "application/json"})
+        for seconds in _PAUSES:
+            response = self._request(method, f"/api/v2{path}", body, {"Accept": "application/json"})
+            if response.status_code != httpx.codes.INTERNAL_SERVER_ERROR or "Database error" not in response.text:
+                break
+            # The scheduler has locked Airflow's SQLite database, so nothing has changed.
+            time.sleep(seconds)
+        return response
 
     def _request(
         self, method: str, address: str, body: Json | None = None, headers: dict[str, str] | None = None
