@@ -11,8 +11,8 @@ from e2e.processes import E2eError
 
 _SERVICES = ("metadatabase", "scheduler", "dag_processor", "triggerer")
 _TIMEOUT = 30.0
-_PAUSES = (1.0, 3.0, 9.0)
-"""Seconds after each request that fails because the database is locked."""
+_PAUSES = (0.0, 1.0, 3.0, 9.0)
+"""Seconds before each try of a request. The scheduler may lock Airflow's SQLite database, and then nothing changes."""
 Json = dict[str, object]
 
 
@@ -110,11 +110,10 @@ class AirflowApi:
             response = self._request("POST", "/auth/token", {"username": self._user, "password": self._password})
             self._client.headers["Authorization"] = f"Bearer {_checked_json(response)['access_token']}"
         for seconds in _PAUSES:
+            time.sleep(seconds)
             response = self._request(method, f"/api/v2{path}", body, {"Accept": "application/json"})
             if response.status_code != httpx.codes.INTERNAL_SERVER_ERROR or "Database error" not in response.text:
                 break
-            # The scheduler has locked Airflow's SQLite database, so nothing has changed.
-            time.sleep(seconds)
         return response
 
     def _request(

@@ -12,11 +12,9 @@ import pytest
 MAX_CASES = 3
 """A slow test with more cases than this runs some of them by default. `make nightly` runs the others."""
 FRACTION = 1 / 10
+"""The fraction of its cases that such a test runs."""
 MIN_CASES = 2
-"""The fraction of its cases that such a test runs, and the least number of cases.
-
-A test with the marker `long`, whose cases take seconds, runs at least one case.
-"""
+"""The least number of cases that it runs. With the marker `long`, whose cases take seconds, it is one."""
 STARTING = frozenset(
     {"spark", "spark_python", "local_spark", "drivers", "database", "server", "register_dag", "store"}
     | {f"{product}_server" for product in ("postgresql", "mariadb", "mysql")}
@@ -55,9 +53,9 @@ def _mark_cases(items: list[pytest.Item]) -> None:
         if "spark" in item.fixturenames or "differential" in item.path.parts:
             tests[item.nodeid.partition("[")[0]].append(item)
     for cases in tests.values():
-        is_long = cases[0].get_closest_marker("long") is not None
         if len(cases) > MAX_CASES:
-            count = max(1 if is_long else MIN_CASES, math.ceil(len(cases) * FRACTION))
+            min_count = 1 if cases[0].get_closest_marker("long") else MIN_CASES
+            count = max(min_count, math.ceil(len(cases) * FRACTION))
             cases.sort(key=lambda case: crc32(case.name.encode()))
             for case in cases[count:]:
                 case.add_marker("nightly")

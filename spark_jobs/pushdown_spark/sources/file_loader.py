@@ -55,7 +55,7 @@ class FileLoader:
             raise typed_error(problem, about=source.parameter(parameter)) from problem
         if schema is not None or source.schema is not None:
             return frame
-        # The modes of CSV that reject lines may parse columns of the files that are not read.
+        # Some modes of CSV reject lines whose values do not parse, also in columns that a query does not read.
         return frame if source.format is SourceFormat.CSV and "mode" in source.options else with_partition_types(frame)
 
     def infer_schema(self, paths: Sequence[str]) -> StructType:

@@ -1,4 +1,4 @@
-"""Spark's parser and analysis tell whether two SQL texts are the same query."""
+"""Queries that Spark parses to the same plan are the same query."""
 
 from __future__ import annotations
 

@@ -134,8 +134,8 @@ def _within_limits(batches: Iterator[pa.RecordBatch]) -> list[pa.RecordBatch] | 
 
 def _shown_statements(statements: Sequence[str]) -> tuple[str, ...]:
     more = len(statements) - _MAX_SHOWN_STATEMENTS
-    texts = [
+    shown = [
         statement if len(statement) <= _MAX_SHOWN_CHARACTERS else f"{statement[:_MAX_SHOWN_CHARACTERS]}..."
         for statement in statements[:_MAX_SHOWN_STATEMENTS]
     ]
-    return (*texts, *([f"... and {more} similar statements"] if more > 0 else []))
+    return (*shown, *([f"... and {more} similar statements"] if more > 0 else []))
