@@ -316,15 +316,16 @@ test-slice:
 	$(SPARK_ENV) $(SPARK)/bin/python -m pytest -m "not nightly" $(SPARK_SLICE)
 	$(AIRFLOW_ENV) $(AIRFLOW)/bin/python -m pytest -m "not nightly" $(AIRFLOW_SLICE)
 
-# With E2E=yes, the example DAGs run after the Airflow tests, in parallel with the Spark tests.
+# With E2E=yes, some example DAGs run after the Airflow tests, in parallel with the Spark tests. The others run nightly.
 test-airflow-and-dags: test-airflow
-	@$(MAKE) --no-print-directory e2e-local
+	@$(MAKE) --no-print-directory e2e-local E2E_OPTIONS="--only flights_join flights_remote"
 
 nightly: $(AIRFLOW)/.checks $(AIRFLOW)/.e2e $(SPARK)/.checks $(SPARK)/.workloads $(SPARK)/classes.jsa $(SERVERS) $(AXE) .demo/data/.laid-out java
 	$(SPARK_ENV) $(SPARK)/bin/python -m pytest -m nightly $(SPARK_TESTS)
 	$(AIRFLOW_ENV) $(AIRFLOW)/bin/python -m pytest -m nightly $(AIRFLOW_TESTS)
 	$(SPARK_ENV) PYSPARK_SUBMIT_ARGS="$(S3A) pyspark-shell" $(SPARK)/bin/python -m pytest -m nightly -k s3a $(S3A_TESTS)
 	$(SPARK_ENV) PYSPARK_SUBMIT_ARGS="$(JDBC) pyspark-shell" $(SPARK)/bin/python -m pytest -m nightly $(JDBC_TESTS)
+	@$(MAKE) --no-print-directory e2e-local
 	@$(MAKE) --no-print-directory e2e-yarn
 	$(MAKE) --no-print-directory connectors
 	$(MAKE) --no-print-directory kubernetes

@@ -9,12 +9,8 @@ from zlib import crc32
 
 import pytest
 
-MAX_CASES = 3
-"""A slow test with more cases than this runs some of them by default. `make nightly` runs the others."""
 FRACTION = 1 / 10
-"""The fraction of its cases that such a test runs."""
-MIN_CASES = 2
-"""The least number of cases that it runs. With the marker `long`, whose cases take seconds, it is one."""
+"""The fraction of its cases that a slow test runs by default, but at least one. `make nightly` runs the others."""
 STARTING = frozenset(
     {"spark", "spark_python", "local_spark", "drivers", "database", "server", "register_dag", "store"}
     | {f"{product}_server" for product in ("postgresql", "mariadb", "mysql")}
@@ -53,12 +49,9 @@ def _mark_cases(items: list[pytest.Item]) -> None:
         if "spark" in item.fixturenames or "differential" in item.path.parts:
             tests[item.nodeid.partition("[")[0]].append(item)
     for cases in tests.values():
-        if len(cases) > MAX_CASES:
-            min_count = 1 if cases[0].get_closest_marker("long") else MIN_CASES
-            count = max(min_count, math.ceil(len(cases) * FRACTION))
-            cases.sort(key=lambda case: crc32(case.name.encode()))
-            for case in cases[count:]:
-                case.add_marker("nightly")
+        cases.sort(key=lambda case: crc32(case.name.encode()))
+        for case in cases[math.ceil(len(cases) * FRACTION) :]:
+            case.add_marker("nightly")
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

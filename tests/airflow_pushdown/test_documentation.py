@@ -1,4 +1,4 @@
-"""The documentation agrees with the code: links lead somewhere, examples load, and printed commands run.
+"""The documentation agrees with the code: links lead somewhere, examples load, and, nightly, printed commands run.
 
 The title of a `console` block names the shell that its commands are for. A block whose title is a file name is that
 file. Commands of `make` are only checked to exist, because most take minutes.
@@ -201,14 +201,14 @@ def empty_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return file
 
 
-@pytest.mark.e2e
+@pytest.mark.nightly
 @pytest.mark.parametrize("page", pages_with(SPARK), ids=lambda page: page.name)
 def test_commands_for_the_spark_environment_run(page: Path, tmp_path: Path, spark_python: str) -> None:
     programs = str(Path(spark_python).parent)
     run_page(page, SPARK, tmp_path, {"PATH": f"{programs}{os.pathsep}{os.environ['PATH']}", "PYTHONPATH": ""})
 
 
-@pytest.mark.e2e
+@pytest.mark.nightly
 @pytest.mark.parametrize("page", pages_with(AIRFLOW), ids=lambda page: page.name)
 def test_commands_for_the_airflow_environment_run(page: Path, tmp_path: Path, empty_database: Path) -> None:
     programs = Path(sys.executable).parent

@@ -160,7 +160,6 @@ def is_pushed(spark: SparkSession, path: Path, file_format: str, schema: str, wh
     return report.reader == "pushdown" and any(part.exactness is not Exactness.UNSUPPORTED for part in report.conjuncts)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("zone", ["UTC", "America/New_York"])
 @pytest.mark.parametrize("file_format", ["json", "csv", "avro", "orc", "parquet"])
 def test_functions_of_columns_are_pushed(spark: SparkSession, tmp_path: Path, file_format: str, zone: str) -> None:

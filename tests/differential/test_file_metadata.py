@@ -67,7 +67,6 @@ def _expected(spark: SparkSession, root: Path, source_format: str, query: str) -
         return None
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("source_format", FORMATS)
 @pytest.mark.parametrize("name", QUERIES)
 def test_queries_for_the_file_of_a_row(spark: SparkSession, root: Path, name: str, source_format: str) -> None:

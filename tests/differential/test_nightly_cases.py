@@ -31,7 +31,6 @@ import pytest
 def test_numbers(spark, number): ...
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("letter", "abcd")
 def test_letters(spark, letter): ...
 """
@@ -41,7 +40,7 @@ def test_letters(spark, letter): ...
 def run(pytester: pytest.Pytester) -> Run:
     """Return a function that runs pytest with some arguments over slow tests of twelve and four cases."""
     pytester.makeconftest(CONFTEST)
-    markers = "".join(f"\n    {marker}" for marker in ("nightly", "starts", "smoke", "long"))
+    markers = "".join(f"\n    {marker}" for marker in ("nightly", "starts", "smoke"))
     pytester.makeini(f"[pytest]\nmarkers ={markers}")
     pytester.makepyfile(test_slow=SLOW_TEST)
     return pytester.runpytest_subprocess

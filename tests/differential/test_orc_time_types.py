@@ -56,7 +56,6 @@ def _rows(frame: DataFrame) -> list[str]:
     return sorted(map(str, frame.collect()))
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("declared", DECLARED)
 @pytest.mark.parametrize("stored", STORED)
 def test_files_with_timestamps_of_another_type(spark: SparkSession, root: Path, stored: str, declared: str) -> None:

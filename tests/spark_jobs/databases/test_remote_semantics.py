@@ -101,7 +101,6 @@ def _problem(
     return f"{predicate}: {sql} adds {sorted(ids - expected)}" if pushdown.is_exact and ids != expected else None
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("group", GROUPS, ids=lambda group: group.title)
 def test_pushed_predicates_return_sparks_rows(
     group: Group, spark: SparkSession, tables: Tables, fold: Callable[[str], object], known_rows: Asked

@@ -43,8 +43,8 @@ for _ in range(2):
 """
 
 
-@pytest.mark.starts
-@pytest.mark.parametrize("sockets", ["true", pytest.param("false", marks=pytest.mark.nightly)])
+@pytest.mark.nightly
+@pytest.mark.parametrize("sockets", ["true", "false"])
 def test_stopped_spark_can_start_again(sockets: str) -> None:
     """Both sessions get the accumulators of Python workers, and leave no socket file."""
     program = [sys.executable, "-c", TWO_SESSIONS, sockets]

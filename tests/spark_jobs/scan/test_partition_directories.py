@@ -54,7 +54,6 @@ def own_rows(spark: SparkSession, name: str, path: str, where: str, columns: Seq
     return sorted(str(tuple(row)) for row in frame_with_names.where(where).select(*columns).collect())
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("where", CONDITIONS)
 @pytest.mark.parametrize("name", ["json", "orc", "csv", "avro"])
 def test_partitioned_tables_return_sparks_rows(

@@ -182,7 +182,7 @@ def _encode(schema: object, records: list[dict[str, object]]) -> bytes:
     return out.getvalue()
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(data=st.data())
 def test_block_with_a_passing_record_matches_every_pattern(data: st.DataObject) -> None:
     row = data.draw(tables())

@@ -73,7 +73,7 @@ def _type(avro: object, null: int | None) -> object:
     return ["null", avro] if null == 0 else [avro, "null"]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(table=flat_tables(), reads_to_end=st.booleans())
 def test_machine_code_fills_the_slots_as_python_does(
     table: tuple[dict[str, object], list[pa.Field], list[dict[str, object]]], reads_to_end: bool

@@ -105,7 +105,6 @@ def session_over(
 CORRECTED = {"spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED"}
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("case_sensitive", ["false", "true"])
 @pytest.mark.parametrize("reader", ["auto", "pushdown"])
 def test_filters_of_whole_queries_lose_no_rows(
@@ -125,7 +124,6 @@ def test_filters_of_whole_queries_lose_no_rows(
                 assert sorted_rows(session.sql(sql).df) == expected, sql
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("reader", ["auto", "spark"])
 def test_lazy_queries_have_no_filters_if_the_user_turned_them_off(
     spark: SparkSession, tables: tuple[str, dict[str, str]], reader: str
@@ -141,7 +139,6 @@ def test_lazy_queries_have_no_filters_if_the_user_turned_them_off(
             assert set(re.findall(r"PushedFilters: \[[^]]*\]?", plan)) == {"PushedFilters: []"}, sql
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("zone", ["UTC", "America/New_York"])
 @pytest.mark.parametrize("reader", ["auto", "pushdown"])
 def test_filters_that_only_spark_derives_from_a_predicate_lose_no_rows(

@@ -160,7 +160,6 @@ def test_strings_are_written_to_columns_of_postgresqls_own_types(spark: SparkSes
     assert actual == [(1, '{"a": 1}', uuid, "fine", "1 day", "23:59:59.5", "0101", "1.50", "é€x", 2)]
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     ("database", "declaration", "value", "problem"),
     [
