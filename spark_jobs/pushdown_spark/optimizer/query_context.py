@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -214,9 +214,10 @@ class QueryContext:
         planned = plan_scan(self.spark, relation, request)
         return QueryScan(reference.key, reference.view, planned, planned.scan, predicate)
 
-    def blocks(self) -> Iterator[SelectBlock]:
-        """Read the SELECTs of the query."""
-        return select_blocks(self.query.tree, self.resolver.columns_of)
+    @cached_property
+    def blocks(self) -> tuple[SelectBlock, ...]:
+        """The SELECTs of the query."""
+        return tuple(select_blocks(self.query.tree, self.resolver.columns_of))
 
     def references_in(self, block: SelectBlock) -> dict[str, SourceReference]:
         """Return the references of a block, by their names in it, whose columns keep their names there."""

@@ -47,7 +47,6 @@ from pushdown_spark.optimizer.plans.logical_plan import (
     relation_names,
 )
 from pushdown_spark.optimizer.plans.select_block import SelectBlock
-from pushdown_spark.optimizer.plans.sql_dialect import to_sql
 from pushdown_spark.optimizer.query_context import remove_qualifier
 from pushdown_spark.optimizer.statistics.derived_statistics import StatisticsOf, chain_estimator, item_statistics
 from pushdown_spark.optimizer.statistics.relation_statistics import RelationStatistics
@@ -366,7 +365,7 @@ def tree_report(
     return JoinTree(
         hint=hint,
         kind=tree.kind.value,
-        condition=" AND ".join(to_sql(conjunct.node) for conjunct in tree.conjuncts) or None,
+        condition=" AND ".join(conjunct.sql for conjunct in tree.conjuncts) or None,
         estimated=row_estimate,
         left=tree_report(tree.left, items, rows, broadcast),
         right=tree_report(tree.right, items, rows, broadcast),

@@ -61,7 +61,6 @@ class ColumnPruner:
         `is_variable` recognizes session variables. `uses_unnamed_columns` means that the query may use columns that it
         does not name. `words` are words of the text that may be names as well.
         """
-        self._tree = tree
         self._is_variable = is_variable
         self._uses_unnamed_columns = uses_unnamed_columns
         # The alias of joins in parentheses stands for all relations in them.
@@ -71,6 +70,7 @@ class ColumnPruner:
         self._aliases = {alias.lower() for alias in aliases}
         self._has_natural_join = any(join.method == "NATURAL" for join in tree.find_all(exp.Join))
         self._has_pivot = tree.find(exp.Pivot) is not None
+        self._stars = tuple(tree.find_all(exp.Star))
         self._paths = [
             tuple(part.name for part in column.parts if isinstance(part, exp.Identifier))
             for column in tree.find_all(exp.Column)
@@ -120,7 +120,7 @@ class ColumnPruner:
     def _uses_all_columns(self, table: exp.Table) -> bool:
         if self._has_natural_join or self._has_pivot or self._uses_unnamed_columns or table.alias_column_names:
             return True
-        return any(self._star_includes(star, table) for star in self._tree.find_all(exp.Star))
+        return any(self._star_includes(star, table) for star in self._stars)
 
     def _star_includes(self, star: exp.Star, table: exp.Table) -> bool:
         parent = star.parent

@@ -61,7 +61,7 @@ def push_predicates(context: QueryContext, plan: QueryPlan) -> QueryPlan:
     if not is_plain or context.name_rule.case_sensitive:
         return plan
     conditions_of_view = {}
-    for block in context.blocks():
+    for block in context.blocks:
         predicates = pushdown_predicates(block.plan, block.columns, context.types_in(block).is_exact_equality)
         for name, reference in context.references_in(block).items():
             conditions = tuple(remove_qualifier(condition, name) for condition in predicates[name])

@@ -67,7 +67,7 @@ def reduce_semi_joins(context: QueryContext, plan: QueryPlan) -> QueryPlan:
     if context.statistics_obstacle is not None:
         return plan
     by_view: dict[str, list[SemiJoin]] = {}
-    for block in context.blocks():
+    for block in context.blocks:
         for semi_join in _DynamicReduction(context, plan, block).semi_joins():
             by_view.setdefault(semi_join.view, []).append(semi_join)
     return context.with_scans(replace(plan, semi_joins=by_view), by_view)

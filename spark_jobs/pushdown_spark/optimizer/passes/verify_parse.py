@@ -21,6 +21,6 @@ def verify_parse(context: QueryContext, plan: QueryPlan) -> QueryPlan:
         context.analyze(context.query.sql)
     except (AnalysisException, ParseException) as problem:
         raise typed_error(problem, about="query") from problem
-    if context.is_lossless:
+    if not plan.predicates or context.is_lossless:
         return plan
     return context.with_scans(replace(plan, predicates={}), context.by_view)

@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property
 
 from sqlglot import exp
 
 from pushdown_spark.expressions.conjuncts import conjuncts
 from pushdown_spark.expressions.predicate import is_deterministic
-from pushdown_spark.optimizer.plans.sql_dialect import truncation_unit
+from pushdown_spark.optimizer.plans.sql_dialect import to_sql, truncation_unit
 
 
 class JoinKind(StrEnum):
@@ -59,6 +60,11 @@ class Conjunct:
     def is_joinable(self) -> bool:
         """Whether a join may evaluate the conjunct."""
         return bool(self.names)
+
+    @cached_property
+    def sql(self) -> str:
+        """The conjunct as Spark SQL."""
+        return to_sql(self.node)
 
 
 @dataclass(frozen=True)
@@ -302,11 +308,14 @@ def owner(column: exp.Expr, columns: RelationColumns) -> str | None:
 
 def conjunct_of(node: exp.Expr, columns: RelationColumns) -> Conjunct:
     """Return a condition with the relations that it refers to."""
-    owners = [owner(column, columns) for column in node.find_all(exp.Column)]
+    nodes = list(node.walk())
+    owners = [owner(column, columns) for column in nodes if isinstance(column, exp.Column)]
     stays = (
-        node.find(exp.Query, exp.Exists, exp.Window, exp.Lambda, exp.Star) is not None
+        any(isinstance(part, exp.Query | exp.Exists | exp.Window | exp.Lambda | exp.Star) for part in nodes)
         or not is_deterministic(node)
-        or any(not isinstance(truncation_unit(call), exp.Literal) for call in node.find_all(exp.TimestampTrunc))
+        or any(
+            not isinstance(truncation_unit(part), exp.Literal) for part in nodes if isinstance(part, exp.TimestampTrunc)
+        )
         or None in owners
     )
     return Conjunct(node) if stays else Conjunct(node, frozenset(name for name in owners if name is not None))
