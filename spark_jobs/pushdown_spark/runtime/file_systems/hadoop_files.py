@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JJavaError
 
-from pushdown_spark.local_paths import escape_glob, is_local
+from pushdown_spark.local_paths import escape_glob, is_local, local_path
 from pushdown_spark.runtime.file_systems.base_files import DRAFT, FileEntry, Files
 from pushdown_spark.runtime.file_systems.file_paths import moves_directories
 from pushdown_spark.runtime.file_systems.local_files import LocalFiles
@@ -150,8 +151,9 @@ class HadoopFiles:
     def delete_empty_tree(self, directory: str) -> None:
         """Delete the directories of a tree that have no files, the innermost first."""
         for status in self._list(directory):
-            if status.isDirectory():
-                self.delete_empty_tree(str(status.getPath().toString()))
+            path = str(status.getPath().toString())
+            if status.isDirectory() and not _is_local_link(path):
+                self.delete_empty_tree(path)
         self.delete_empty(directory)
 
     def create(self, path: str, text: str) -> bool:
@@ -227,6 +229,12 @@ class HadoopFiles:
 
     def _java_class(self, name: str) -> JavaClass:
         return java_class(self._spark, name)
+
+
+def _is_local_link(path: str) -> bool:
+    """Return whether a path is a symbolic link on a local disk. Hadoop's listings follow it."""
+    local = local_path(path)
+    return local is not None and Path(local).is_symlink()
 
 
 def _file_entry(status: JavaObject) -> FileEntry:
