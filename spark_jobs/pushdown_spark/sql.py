@@ -10,7 +10,7 @@ from sqlglot import exp
 from pushdown_spark.contract import JoinOptions
 from pushdown_spark.expressions.parser import has_same_tokens
 from pushdown_spark.expressions.predicate import METADATA_COLUMN, Predicate
-from pushdown_spark.expressions.session_settings import hides_names, is_enabled
+from pushdown_spark.expressions.session_settings import hides_names, is_enabled, session_name_rule
 from pushdown_spark.optimizer.catalyst import SessionVariables
 from pushdown_spark.optimizer.optimizer import QueryOptimizer
 from pushdown_spark.optimizer.plans.sql_dialect import predicate_of
@@ -58,7 +58,8 @@ class SqlPlanner:
     def _plan(self, sql: str, joins: JoinOptions) -> PushdownResult:
         tree = parse_query(sql)
         tables = list(tree.find_all(exp.Table))
-        source = find_source(self._sources, tables[0].name) if len(tables) == 1 else None
+        name_rule = session_name_rule(self._spark)
+        source = find_source(self._sources, tables[0].name, name_rule) if len(tables) == 1 else None
         if source is not None and isinstance(tree, exp.Select) and self._is_complete(sql, tree, tables[0]):
             return self._plan_one_source(sql, tree, tables[0].name, source)
         if METADATA_COLUMN in (name.name.lower() for name in tree.find_all(exp.Identifier)):

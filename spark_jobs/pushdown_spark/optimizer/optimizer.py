@@ -136,7 +136,7 @@ class QueryOptimizer:
     def _find_source(self, table: exp.Table) -> AnySource:
         """Return the source that a table refers to. Raises UnreadableQueryError if there is none."""
         name = ".".join(part.name for part in table.parts)
-        source = find_source(self._sources, name)
+        source = find_source(self._sources, name, session_name_rule(self._spark))
         if source is None:
             raise UnreadableQueryError(f"query: {unknown_source(self._sources, name)}")
         return source
@@ -169,7 +169,7 @@ class QueryOptimizer:
             return None
         sources: dict[str, AnySource] = {}
         for name in map(".".join, names):
-            source = self._sources.get(name) if name_rule.case_sensitive else find_source(self._sources, name)
+            source = find_source(self._sources, name, name_rule)
             if source is None:
                 raise BadSpecError(f"query: {unknown_source(self._sources, name)}")
             # One relation stands for all spellings of a name.

@@ -17,6 +17,7 @@ from pushdown_spark.contract import (
     SourceSpec,
     TableSourceSpec,
 )
+from pushdown_spark.expressions.names import NameRule
 from pushdown_spark.projection.implicit_columns import BUILT_IN, ImplicitCatalog, implicit_catalog
 
 
@@ -110,10 +111,10 @@ class DatabaseSource:
 AnySource = Source | DatabaseSource
 
 
-def find_source(sources: Mapping[str, AnySource], name: str) -> AnySource | None:
-    """Return the source of a name in SQL: with the same spelling, or else the first that differs by case alone."""
-    in_any_case = (source for key, source in sources.items() if key.lower() == name.lower())
-    return sources.get(name) or next(in_any_case, None)
+def find_source(sources: Mapping[str, AnySource], name: str, name_rule: NameRule) -> AnySource | None:
+    """Return the source of a name in SQL: with the same spelling, or else the first that the session equates."""
+    equal = (source for key, source in sources.items() if name_rule.same(key, name))
+    return sources.get(name) or next(equal, None)
 
 
 def unknown_source(sources: Iterable[str], name: str) -> str:

@@ -165,6 +165,27 @@ def test_case_sensitive_common_table_expressions_return_sparks_rows(
 
 
 @pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT k FROM A",
+        "SELECT k FROM A WHERE x = 1 ORDER BY k",
+        "SELECT a.k FROM a JOIN B ON a.k = B.k",
+        "SELECT k FROM a WHERE k IN (SELECT k FROM B)",
+        "TABLE A",
+    ],
+)
+def test_names_of_sources_are_compared_like_those_of_views(
+    spark: SparkSession, files: Path, setting: Callable[[str, str], None], query: str
+) -> None:
+    assert count_rows(session_over(spark, files).sql(query).df) == by_spark(spark, files, query)
+    setting("spark.sql.caseSensitive", "true")
+    with pytest.raises(AnalysisException, match="TABLE_OR_VIEW_NOT_FOUND"):
+        by_spark(spark, files, query)
+    with pytest.raises(BadSpecError, match=r"no source is named '[AB]'; there are a, b, c"):
+        session_over(spark, files).sql(query)
+
+
+@pytest.mark.parametrize(
     ("query", "is_refused"),
     [
         ("SELECT * FROM a, b, c WHERE a.x = c.z", True),
