@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 from remote_scans import KINDS, MYSQLS, Connection, rows_of, scanner
 
 from pushdown_spark.contract import ErrorCode
+from pushdown_spark.errors import SchemaConflictError
 from pushdown_spark.runtime.error_classification import classify
 
 
@@ -157,14 +158,41 @@ def test_zero_dates_raise_or_are_null(kind: str, fill: Callable[..., Connection]
 
 
 @pytest.mark.parametrize("kind", ["postgresql"])
-def test_infinite_dates_raise_an_error_that_names_the_column(
+@pytest.mark.parametrize(
+    ("declaration", "value", "problem"),
+    [
+        ("d date", "infinity", "column d (date) holds a value"),
+        ("n numeric(10,2)", "NaN", "column n holds NaN"),
+        ("n numeric(30,2)", "NaN", "column n (numeric(30,2)) holds 'NaN'"),
+        ("n numeric", "-Infinity", "column n (numeric) holds '-Infinity'"),
+        ("a integer[]", "{{1,2},{3,4}}", "column a holds {{1,2},{3,4}}, which has several dimensions"),
+        ("a integer[][]", "{{1,2},{3,4}}", "column a holds {{1,2},{3,4}}, which has several dimensions"),
+        ("a text[]", '{{"a b",NULL}}', 'column a holds {{"a b",NULL}}, which has several dimensions'),
+    ],
+)
+def test_values_without_a_counterpart_in_spark_raise_an_error_that_names_the_column(
+    kind: str, declaration: str, value: str, problem: str, fill: Callable[..., Connection], spark: SparkSession
+) -> None:
+    connection = fill(
+        "DROP TABLE IF EXISTS bad", f"CREATE TABLE bad (k int, {declaration})", f"INSERT INTO bad VALUES (1, '{value}')"
+    )
+    for partitions in (None, 1):
+        with pytest.raises(Exception) as caught:  # noqa: PT011 -- what Spark makes of a worker's error is not ours
+            rows_of(scanner(spark, connection, table="bad", num_partitions=partitions)())
+        error = classify(caught.value)
+        assert error.code is ErrorCode.SCHEMA_CONFLICT, error.message
+        assert problem in error.message
+        assert error.message.endswith("leave the column out, or give a `query` that converts it")
+
+
+@pytest.mark.parametrize("kind", ["postgresql"])
+def test_an_error_names_all_columns_that_may_hold_a_value(
     kind: str, fill: Callable[..., Connection], spark: SparkSession
 ) -> None:
     connection = fill(
-        "DROP TABLE IF EXISTS infinite", "CREATE TABLE infinite (d date)", "INSERT INTO infinite VALUES ('infinity')"
+        "DROP TABLE IF EXISTS bad",
+        "CREATE TABLE bad (k int, m numeric(9,1), n numeric(18,2), w numeric(38,2))",
+        "INSERT INTO bad VALUES (1, 1, 'NaN', 1)",
     )
-    for partitions in (None, 1):
-        with pytest.raises(Exception) as problem:  # noqa: PT011 -- what Spark makes of a worker's error is not ours
-            rows_of(scanner(spark, connection, table="infinite", num_partitions=partitions)())
-        error = classify(problem.value)
-        assert error.code is ErrorCode.SCHEMA_CONFLICT, error.message
+    with pytest.raises(SchemaConflictError, match="one of the columns m, n holds NaN"):
+        rows_of(scanner(spark, connection, table="bad")())

@@ -23,7 +23,9 @@ _RANGES = {
     pa.timestamp("us"): (FIRST_MICROS, LAST_MICROS, pa.int64()),
 }
 """The first and last values that Spark can represent, and their integer type."""
-_MAX_SHOWN_CHARACTERS = 60
+MAX_SHOWN_CHARACTERS = 60
+"""Characters of a value in a message."""
+REMEDY = "leave the column out, or give a `query` that converts it"
 
 
 @dataclass(frozen=True)
@@ -151,7 +153,7 @@ def _conflict(array: pa.Array, field: pa.Field, problem: BaseException) -> Schem
     cause = "" if value else f" ({' '.join(str(problem).split())})"
     return SchemaConflictError(
         f"column {field.name}{type_note} holds {value or 'a value'}, which Spark cannot represent as "
-        f"{_type_name(field.type)}{cause}; leave the column out, or give a `query` that converts it"
+        f"{_type_name(field.type)}{cause}; {REMEDY}"
     )
 
 
@@ -164,7 +166,7 @@ def _first_invalid(array: pa.Array, target: pa.DataType) -> str:
             _convert(array.slice(index, 1), target)
         except (pa.ArrowException, InvalidOperation):
             text = repr(array[index].as_py())
-            return text if len(text) <= _MAX_SHOWN_CHARACTERS else f"{text[:_MAX_SHOWN_CHARACTERS]}..."
+            return text if len(text) <= MAX_SHOWN_CHARACTERS else f"{text[:MAX_SHOWN_CHARACTERS]}..."
     return ""
 
 

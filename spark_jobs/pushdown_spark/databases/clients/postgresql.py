@@ -12,7 +12,7 @@ from adbc_driver_manager import Error
 from psycopg.conninfo import make_conninfo
 
 from pushdown_spark.databases.client import ConnectionSettings, DatabaseAddress, Row, postgresql_options
-from pushdown_spark.databases.clients.arrow_conversion import CsvRows
+from pushdown_spark.databases.clients.arrow_conversion import REMEDY, CsvRows
 from pushdown_spark.errors import (
     LostConnectionError,
     PushdownError,
@@ -60,6 +60,10 @@ _BATCH_BYTES = 4 << 20
 _CSV_BYTES = 1 << 20
 LONG_DIGITS = 18
 """Decimals with up to this number of digits fit 64 bits. They are selected as unscaled integers."""
+NESTED_ARRAY = ", which has several dimensions"
+"""The end of the string that stands for an array in a failing query, after the name of its column."""
+_NESTED = re.compile(rf'"(column .*{NESTED_ARRAY})"', re.DOTALL)
+_NAN = "cannot convert NaN to bigint"
 _PREFIX = re.compile(
     r"^(?:[A-Z_]+: (?=\[|Failed))?(?:\[libpq\] )?(?:(?:Failed to|could not) [\w ]+: |Execution error \[\w+\]: )*"
 )
@@ -115,6 +119,9 @@ class PostgresqlClient:
         try:
             yield from self._copy_csv(sql, columns) if as_csv else self._copy_binary(sql)
         except (Error, psycopg.Error, OSError, pa.ArrowException) as problem:
+            conflict = _conflicting_value(str(problem), columns)
+            if conflict is not None:
+                raise SchemaConflictError(f"{self._address.display_name}: {conflict}; {REMEDY}") from None
             raise self._error(problem, getattr(problem, "sqlstate", None)) from None
 
     def _copy_binary(self, sql: str) -> Iterator[pa.RecordBatch]:
@@ -204,6 +211,18 @@ def postgresql_error(address: DatabaseAddress, problem: BaseException, state: st
     if _LOST_SNAPSHOT.search(text):
         text = f"{text}; the exporting connection is closed: keep the result of the query while its frame is used"
     return _error_class(text, state)(f"{address.display_name}: {text}")
+
+
+def _conflicting_value(text: str, columns: Sequence[pa.Field]) -> str | None:
+    """Return what an error of the server says about a value of a column that Spark cannot represent, or None."""
+    if nested := _NESTED.search(text):
+        return " ".join(nested.group(1).split())
+    if _NAN not in text:
+        return None
+    # The server does not name the column. Only these columns are cast to integers.
+    names = [field.name for field in columns if pa.types.is_decimal(field.type) and field.type.precision <= LONG_DIGITS]
+    holder = f"column {names[0]} holds" if len(names) == 1 else f"one of the columns {', '.join(names)} holds"
+    return f"{holder} NaN, which Spark cannot represent as a decimal"
 
 
 def _has_csv_form(arrow_type: pa.DataType) -> bool:

@@ -9,7 +9,8 @@ from sqlglot import exp
 
 from pushdown_spark.contract import WideNumbers
 from pushdown_spark.databases.client import Row
-from pushdown_spark.databases.clients.postgresql import LONG_DIGITS, PostgresqlClient
+from pushdown_spark.databases.clients.arrow_conversion import MAX_SHOWN_CHARACTERS
+from pushdown_spark.databases.clients.postgresql import LONG_DIGITS, NESTED_ARRAY, PostgresqlClient
 from pushdown_spark.databases.sql.builder import call, case_when, cast
 from pushdown_spark.databases.sql.identifiers import quote_ansi
 from pushdown_spark.databases.sql.remote_table import (
@@ -135,14 +136,20 @@ def _numeric(
 
 
 def _array(element: str, column: exp.Column) -> tuple[t.DataType, exp.Expr | None]:
-    """Return the type of a one-dimensional array. The driver would flatten the others, so they raise."""
+    """Return the type of a one-dimensional array. The driver would flatten the others, so they raise.
+
+    They raise the server's error for a string that is not an array. `postgresql_error` recognizes the string.
+    """
     base = element if element in _SIMPLE_TYPES and element not in ("name", "bytea") else "text"
     array_type = f"{base}[]"
     is_nested = exp.GT(this=call("array_ndims", column), expression=exp.Literal.number(1))
-    # Casting this text to an array fails on the server, with the value in the message.
-    nested = exp.DPipe(
-        this=cast(column, "text", Dialect.POSTGRES), expression=exp.Literal.string(" has two dimensions")
+    start = call("left", cast(column, "text", Dialect.POSTGRES), exp.Literal.number(MAX_SHOWN_CHARACTERS))
+    problem = call(
+        "concat",
+        exp.Literal.string(f"column {column.name} holds "),
+        start,
+        exp.Literal.string(NESTED_ARRAY),
     )
-    failing_cast = cast(nested, array_type, Dialect.POSTGRES)
+    failing_cast = cast(problem, array_type, Dialect.POSTGRES)
     plain = column if base == element else cast(column, array_type, Dialect.POSTGRES)
     return t.ArrayType(_SIMPLE_TYPES[base]), case_when(is_nested, failing_cast, plain)
