@@ -121,7 +121,7 @@ def _with_malformed_count(spark: SparkSession, relation: FileRelation, request: 
     if column in relation.schema.fieldNames():
         data = relation.data_schema
     schema = StructType([*data.fields, *relation.partition_schema.fields])
-    frame = relation.loader.load({CORRUPT_OPTION: column}, schema)
+    frame = relation.loader.load({CORRUPT_OPTION: column}, schema).frame
     lines = MalformedLines(frame, column, relation.schema.fieldNames())
     return replace(request, malformed_lines=lines).with_frame(lines.frame)
 

@@ -30,7 +30,7 @@ from pushdown_spark.runtime.file_systems.hadoop_files import HadoopFiles
 from pushdown_spark.sources.declaration import Source
 from pushdown_spark.sources.file_loader import FileLoader
 from pushdown_spark.sources.request import ScanRequest, check_predicate
-from pushdown_spark.sources.stores.listing import Listing, data_columns, decode_uri, list_entries
+from pushdown_spark.sources.stores.listing import Listing, decode_uri
 
 
 class FileRelation(Relation):
@@ -55,7 +55,7 @@ class FileRelation(Relation):
         is_inferred = source.format not in TYPED_FORMATS
         rules = MergeRules(source.on_schema_conflict, session_name_rule(spark), is_inferred=is_inferred)
         loader = FileLoader(spark, source)
-        relation = cls(loader, Listing(loader.load()), TableSchema(rules))
+        relation = cls(loader, loader.load(), TableSchema(rules))
         table_schema = relation._discover_schema()
         if table_schema.table is None or table_schema.table == relation.data_schema:
             return cls(loader, relation.listing, table_schema)
@@ -64,7 +64,7 @@ class FileRelation(Relation):
 
     @staticmethod
     def _load(loader: FileLoader, table_schema: TableSchema, parent: FileRelation | None = None) -> FileRelation:
-        return FileRelation(loader, Listing(loader.load()), table_schema, parent)
+        return FileRelation(loader, loader.load(), table_schema, parent)
 
     def open_group(self, source: Source, schema: StructType) -> FileRelation:
         """Return the relation of a file group. `source` declares its files, and `schema` is their common schema."""
@@ -213,7 +213,7 @@ class FileRelation(Relation):
             return None
         key = self._name_rule.key
         partitions = set(map(key, self._partition_names))
-        return next((name for name in data_columns(self.native) if key(name) in partitions), None)
+        return next((name for name in self.listing.data_columns if key(name) in partitions), None)
 
     def _prune_members(self, columns: set[str], projection: Projection, predicate: Predicate | None) -> StructType:
         """Return the columns to read, without struct members that neither projection nor predicate needs."""
@@ -254,6 +254,6 @@ def _file_metadata(listing: Listing, roots: Sequence[str]) -> Mapping[str, FileM
     local = listing.local_files
     metadata = {location(f.path): of_file(f.path, f.size, f.modified // 1_000_000) for f in local}
     if len(local) < len(listing.uris):
-        objects = (entry for entry in list_entries(listing.frame) if location(entry.path) not in metadata)
+        objects = (entry for entry in listing.entries() if location(entry.path) not in metadata)
         metadata |= {location(entry.path): of_file(entry.path, entry.length, entry.modified) for entry in objects}
     return metadata

@@ -41,7 +41,7 @@ from pushdown_spark.sources.catalog import (
 from pushdown_spark.sources.declaration import Source
 from pushdown_spark.sources.file_loader import FileLoader
 from pushdown_spark.sources.request import ScanRequest
-from pushdown_spark.sources.stores.listing import Listing, listing_bytes
+from pushdown_spark.sources.stores.listing import Listing
 
 _STALE = "Spark's listing of the table is older than its files; run REFRESH TABLE"
 
@@ -84,10 +84,10 @@ class TableLoader(FileLoader):
 
     table: Source = field(kw_only=True)
 
-    def load(self, options: Mapping[str, str] | None = None, schema: StructType | None = None) -> DataFrame:
-        """Return Spark's own DataFrame over the table, with additional options and the schema of the catalog."""
+    def load(self, options: Mapping[str, str] | None = None, schema: StructType | None = None) -> Listing:
+        """List the files of the table, with additional options and the schema of the catalog."""
         assert schema is None, "a table has the schema of the catalog"
-        return load_table(self.spark, self.table, options)
+        return Listing(load_table(self.spark, self.table, options))
 
 
 class TableRelation(FileRelation):
@@ -177,7 +177,7 @@ def _check_listing(listing: Listing) -> None:
         size = sum(file.size for file in listing.local_files)
     except OSError as problem:
         raise UnsupportedError(_STALE) from problem
-    if size != listing_bytes(listing.frame):
+    if size != listing.total_bytes():
         raise UnsupportedError(_STALE)
 
 

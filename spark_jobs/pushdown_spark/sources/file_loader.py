@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from pyspark.errors import AnalysisException, ParseException
-from pyspark.sql import DataFrame, DataFrameReader, SparkSession
+from pyspark.sql import DataFrameReader, SparkSession
 from pyspark.sql.types import StructType
 
 from pushdown_spark.contract import ErrorCode, SourceFormat
@@ -18,7 +18,7 @@ from pushdown_spark.runtime.jvm_gateway import scala_object
 from pushdown_spark.runtime.spark_internals import set_schema, spark_format
 from pushdown_spark.sources.declaration import Source
 from pushdown_spark.sources.parquet_schema import FooterSchema, footer_schema
-from pushdown_spark.sources.stores.listing import with_partition_types
+from pushdown_spark.sources.stores.listing import Listing
 
 SCHEMA_CONDITIONS = frozenset({"UNSUPPORTED_DATA_TYPE_FOR_DATASOURCE", "UNABLE_TO_INFER_SCHEMA"})
 """Spark's error conditions for a schema that the format does not support, and for files without a schema."""
@@ -32,8 +32,8 @@ class FileLoader:
     source: Source
     schema: StructType | None = None
 
-    def load(self, options: Mapping[str, str] | None = None, schema: StructType | None = None) -> DataFrame:
-        """Return Spark's own DataFrame over the files, with additional options and another schema if given.
+    def load(self, options: Mapping[str, str] | None = None, schema: StructType | None = None) -> Listing:
+        """List the files for Spark's own DataFrame, with additional options and another schema if given.
 
         Raises typed errors for a declared schema or a path that Spark rejects.
         """
@@ -49,14 +49,15 @@ class FileLoader:
         except (AnalysisException, ParseException) as problem:
             raise typed_error(problem, about=source.parameter("schema"), text_error=ErrorCode.BAD_SCHEMA) from problem
         try:
-            frame = reader.load(list(source.paths))
+            listing = Listing(reader.load(list(source.paths)))
         except (AnalysisException, ParseException) as problem:
             parameter = "schema" if problem.getCondition() in SCHEMA_CONDITIONS else "path"
             raise typed_error(problem, about=source.parameter(parameter)) from problem
         if schema is not None or source.schema is not None:
-            return frame
+            return listing
         # Some modes of CSV reject lines whose values do not parse, also in columns that a query does not read.
-        return frame if source.format is SourceFormat.CSV and "mode" in source.options else with_partition_types(frame)
+        keeps_types = source.format is SourceFormat.CSV and "mode" in source.options
+        return listing if keeps_types else listing.with_partition_types()
 
     def infer_schema(self, paths: Sequence[str]) -> StructType:
         """Return the schema that Spark infers for some files."""

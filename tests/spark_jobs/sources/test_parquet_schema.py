@@ -178,7 +178,7 @@ def test_a_file_with_two_columns_of_one_name_fails_before_the_run(
 def test_the_footer_of_the_table_is_not_read_again(spark: SparkSession, tmp_path: Path) -> None:
     spark.range(3).repartition(2).write.parquet(str(tmp_path / "t"))
     loader = FileLoader(spark, Source.of("t", SourceSpec(format="parquet", path=(str(tmp_path / "t"),))))
-    schema = loader.load().schema
+    schema = loader.load().frame.schema
     first, second = sorted((tmp_path / "t").glob("*.parquet"))
     shutil.rmtree(tmp_path / "t")
     assert loader.infer_schema([f"file:{first}"]) == schema

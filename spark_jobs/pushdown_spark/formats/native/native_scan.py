@@ -22,7 +22,7 @@ from pushdown_spark.projection.paths import quote_name
 from pushdown_spark.scan.base_scan import Scan, SparkCount
 from pushdown_spark.sources.malformed_lines import names_corrupt_column
 from pushdown_spark.sources.request import ScanRequest, unsupported_conjunct
-from pushdown_spark.sources.stores.listing import decode_uri, list_entries
+from pushdown_spark.sources.stores.listing import decode_uri
 from pushdown_spark.sources.stores.storage import LOCAL
 
 MAX_PLANNED_LENGTH = 10_000
@@ -208,7 +208,7 @@ def _file_sizes(request: ScanRequest) -> list[int]:
     try:
         return [file.size for file in request.listing.files(LOCAL)]
     except FileNotFoundError:
-        return [entry.length for entry in list_entries(request.native)]
+        return [entry.length for entry in request.listing.entries()]
 
 
 def obstacle_of_predicate(

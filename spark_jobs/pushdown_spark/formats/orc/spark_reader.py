@@ -54,7 +54,7 @@ def with_row_filter(
     obstacle = _obstacle_of_request(spark, request) if switch else None
     setting = str(switch is not False and obstacle is None).lower()
     note = f"{SARG_TO_FILTER} is {setting}{'' if obstacle is None else f': {obstacle}'}"
-    return request.with_frame(loader.load({SARG_TO_FILTER: setting})).with_notes(note)
+    return request.with_listing(loader.load({SARG_TO_FILTER: setting})).with_notes(note)
 
 
 def check_lost_columns(request: ScanRequest, reason: str) -> None:

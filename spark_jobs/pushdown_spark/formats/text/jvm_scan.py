@@ -31,7 +31,6 @@ from pushdown_spark.runtime.spark_internals import (
 from pushdown_spark.scan.base_scan import Scan, SparkCount
 from pushdown_spark.scan.tasks import with_constants_by_line
 from pushdown_spark.sources.request import Directories, ScanRequest
-from pushdown_spark.sources.stores.listing import file_index
 
 if TYPE_CHECKING:
     from py4j.java_gateway import JavaObject
@@ -140,7 +139,7 @@ def _text_lines(spark: SparkSession, request: ScanRequest) -> DataFrame:
     The DataFrame shares the listing of Spark's own DataFrame over the source, so that nothing is listed again and both
     read the same files.
     """
-    index = file_index(request.native)
+    index = request.listing.index
     schema = java_type(spark, StructType([StructField(LINE, StringType())]))
     # They include Hadoop's settings of the file system.
     options = scala_map(spark, request.source.options)

@@ -15,7 +15,7 @@ from pushdown_spark.optimizer.statistics.source_statistics import FileTable, Sou
 from pushdown_spark.runtime.jvm_gateway import class_name, string_map
 from pushdown_spark.runtime.spark_internals import optimized_plan
 from pushdown_spark.sources.declaration import Source
-from pushdown_spark.sources.stores.listing import decode_uri, input_uris
+from pushdown_spark.sources.stores.listing import Listing, decode_uri
 
 _FORMATS_BY_NAME = {
     "Parquet": SourceFormat.PARQUET,
@@ -66,7 +66,7 @@ def _source_of_plan(name: str, plan: JavaObject) -> Source | None:
 
 def _source_of_files(name: str, frame: DataFrame) -> Source | None:
     """Return the local files of a DataFrame as a source, or None if they have no common format."""
-    uris = input_uris(frame)
+    uris = Listing(frame).uris
     paths = [Path(local) for uri in uris if (local := local_path(decode_uri(uri))) is not None]
     formats = {_FORMATS_BY_SUFFIX.get(path.suffix) for path in paths}
     source_format = formats.pop() if len(formats) == 1 else None

@@ -134,15 +134,30 @@ class Listing:
 
     @cached_property
     def uris(self) -> tuple[str, ...]:
-        """URIs of the files."""
-        return input_uris(self.frame)
+        """URIs of the files that Spark's own reader reads, after globs and filters.
+
+        They come from the listing, because `DataFrame.inputFiles` optimizes the DataFrame first, which takes
+        milliseconds. Over Spark Connect, there is no other way.
+        """
+        spark = self.frame.sparkSession
+        uris = java_strings(spark, self.index.inputFiles()) if has_jvm(spark) else self.frame.inputFiles()
+        return tuple(dict.fromkeys(uris))
+
+    @cached_property
+    def index(self) -> JavaObject:
+        """Spark's file index, of all partitions."""
+        table, is_v2 = self._table
+        return all_partitions(self.frame.sparkSession, table.fileIndex() if is_v2 else table.location())
 
     @cached_property
     def partition_columns(self) -> tuple[str, ...]:
         """The partition columns, which Spark takes from directory names."""
-        table, is_v2 = _table(self.frame)
-        schema = table.fileIndex().partitionSchema() if is_v2 else table.partitionSchema()
-        return tuple(str(name) for name in schema.fieldNames())
+        return tuple(field.name for field in self._partition_fields)
+
+    @cached_property
+    def data_columns(self) -> tuple[str, ...]:
+        """The columns of the files in their order, as Spark's own reader knows them."""
+        return tuple(field.name for field in self._data_fields)
 
     @cached_property
     def local_files(self) -> tuple[InputFile, ...]:
@@ -158,20 +173,68 @@ class Listing:
         local = self.local_files
         if len(local) == len(self.uris):
             return local
-        entries = {entry.path: entry for entry in list_entries(self.frame)}
+        entries = {entry.path: entry for entry in self.entries()}
         remote = [(uri, entries[decode_uri(uri)]) for uri in self.uris if not is_local(uri)]
         return local + tuple(InputFile(uri, entry.path, entry.length, storage, entry.modified) for uri, entry in remote)
 
+    def entries(self) -> Iterator[FileEntry]:
+        """Yield the entries of Spark's listing."""
+        statuses = self.index.allFiles().iterator()
+        while statuses.hasNext():
+            status = statuses.next()
+            yield FileEntry(str(status.getPath().toString()), int(status.getLen()), int(status.getModificationTime()))
 
-def input_uris(frame: DataFrame) -> tuple[str, ...]:
-    """Return the URIs of the files that Spark's own reader reads for a DataFrame, after globs and filters.
+    def total_bytes(self) -> int:
+        """Return the total size in bytes of the files when Spark listed them."""
+        return int(self.index.sizeInBytes())
 
-    They come from the listing, because `DataFrame.inputFiles` optimizes the DataFrame first, which takes milliseconds.
-    Over Spark Connect, there is no other way.
-    """
-    if not has_jvm(frame.sparkSession):
-        return tuple(dict.fromkeys(frame.inputFiles()))
-    return tuple(dict.fromkeys(java_strings(frame.sparkSession, file_index(frame).inputFiles())))
+    def with_partition_types(self) -> Listing:
+        """Return the listing of a DataFrame whose types of partition columns do not depend on the files.
+
+        A column that the files have, too, takes its values from the directories. Where Spark 4.3 reads only some
+        members of structs or of `_metadata`, it reads these values as the type in the files, which returns other
+        values.
+        """
+        table, is_v2 = self._table
+        if is_v2 or not self._partition_fields:
+            return self
+        spark = self.frame.sparkSession
+        key = session_name_rule(spark).key
+        types = {key(field.name): field.dataType for field in self._partition_fields}
+        after = [
+            StructField(field.name, types.get(key(field.name), field.dataType), field.nullable, field.metadata)
+            for field in self._data_fields
+        ]
+        if [field.dataType for field in self._data_fields] == [field.dataType for field in after]:
+            return self
+        relation = java_class(spark, "org.apache.spark.sql.execution.datasources.HadoopFsRelation")(
+            table.location(),
+            table.partitionSchema(),
+            java_type(spark, StructType(after)),
+            table.bucketSpec(),
+            table.fileFormat(),
+            table.options(),
+            java_session(spark),
+        )
+        return Listing(relation_dataframe(spark, relation))
+
+    @cached_property
+    def _partition_fields(self) -> list[StructField]:
+        table, is_v2 = self._table
+        return _fields(table.fileIndex().partitionSchema() if is_v2 else table.partitionSchema())
+
+    @cached_property
+    def _data_fields(self) -> list[StructField]:
+        table, _ = self._table
+        return _fields(table.dataSchema())
+
+    @cached_property
+    def _table(self) -> tuple[JavaObject, bool]:
+        """Spark's description of the files, and whether it is a data source of version 2."""
+        # Spark pads CHAR columns in a node above the only leaf.
+        relation = analyzed_plan(self.frame).collectLeaves().head()
+        is_v2 = relation.nodeName() == "DataSourceV2Relation"
+        return (relation.table() if is_v2 else relation.relation()), is_v2
 
 
 def decode_uri(uri: str) -> str:
@@ -210,73 +273,8 @@ def map_files(read: Callable[[FileOrSplit], T], files: Sequence[FileOrSplit]) ->
         return list(pool.map(read, files))
 
 
-def list_entries(frame: DataFrame) -> Iterator[FileEntry]:
-    """Yield the entries of Spark's listing for a DataFrame."""
-    statuses = file_index(frame).allFiles().iterator()
-    while statuses.hasNext():
-        status = statuses.next()
-        yield FileEntry(str(status.getPath().toString()), int(status.getLen()), int(status.getModificationTime()))
-
-
-def data_columns(frame: DataFrame) -> tuple[str, ...]:
-    """Return the columns of the files in their order, as Spark's own reader knows them."""
-    table, _ = _table(frame)
-    return tuple(str(name) for name in table.dataSchema().fieldNames())
-
-
-def with_partition_types(frame: DataFrame) -> DataFrame:
-    """Return a DataFrame over files, whose types of partition columns do not depend on the files.
-
-    A column that the files have, too, takes its values from the directories. Where Spark 4.3 reads only some members of
-    structs or of `_metadata`, it reads these values as the type in the files, which returns other values.
-    """
-    table, is_v2 = _table(frame)
-    partitions = () if is_v2 else _fields(table.partitionSchema())
-    if not partitions:
-        return frame
-    spark = frame.sparkSession
-    key = session_name_rule(spark).key
-    types = {key(field.name): field.dataType for field in partitions}
-    before = _fields(table.dataSchema())
-    after = [
-        StructField(field.name, types.get(key(field.name), field.dataType), field.nullable, field.metadata)
-        for field in before
-    ]
-    if [field.dataType for field in before] == [field.dataType for field in after]:
-        return frame
-    relation = java_class(spark, "org.apache.spark.sql.execution.datasources.HadoopFsRelation")(
-        table.location(),
-        table.partitionSchema(),
-        java_type(spark, StructType(after)),
-        table.bucketSpec(),
-        table.fileFormat(),
-        table.options(),
-        java_session(spark),
-    )
-    return relation_dataframe(spark, relation)
-
-
 def _fields(schema: JavaObject) -> list[StructField]:
     return StructType.fromJson(json.loads(str(schema.json()))).fields
-
-
-def _table(frame: DataFrame) -> tuple[JavaObject, bool]:
-    """Return Spark's description of the files of a DataFrame, and whether it is a data source of version 2."""
-    # Spark pads CHAR columns in a node above the only leaf.
-    relation = analyzed_plan(frame).collectLeaves().head()
-    is_v2 = relation.nodeName() == "DataSourceV2Relation"
-    return (relation.table() if is_v2 else relation.relation()), is_v2
-
-
-def listing_bytes(frame: DataFrame) -> int:
-    """Return the total size in bytes of the files when Spark listed them."""
-    return int(file_index(frame).sizeInBytes())
-
-
-def file_index(frame: DataFrame) -> JavaObject:
-    """Return Spark's file index of a DataFrame over files."""
-    table, is_v2 = _table(frame)
-    return all_partitions(frame.sparkSession, table.fileIndex() if is_v2 else table.location())
 
 
 def all_partitions(spark: SparkSession, index: JavaObject) -> JavaObject:
