@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache, cached_property
@@ -11,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StringType, StructField, StructType
 
 from pushdown_spark.contract import OnMissingColumn, SourceFormat
-from pushdown_spark.errors import BadSpecError, UnsupportedError
+from pushdown_spark.errors import BadSpecError, MissingPathError, PushdownError, UnsupportedError
 from pushdown_spark.expressions.constant_folding import cached_fold
 from pushdown_spark.expressions.predicate import Predicate
 from pushdown_spark.expressions.session_settings import is_enabled, session_name_rule
@@ -22,7 +23,7 @@ from pushdown_spark.projection.path_expressions import PathContext
 from pushdown_spark.projection.paths import parse_paths
 from pushdown_spark.projection.required_columns import required_columns
 from pushdown_spark.projection.resolver import FIELDS_COLUMN, Projection, resolve
-from pushdown_spark.projection.schema_merge import MergeRules
+from pushdown_spark.projection.schema_merge import MergeRules, merge_schemas
 from pushdown_spark.relations.base_relation import Relation
 from pushdown_spark.relations.schemas.csv_schemas import required_field_count
 from pushdown_spark.relations.schemas.discovery import TYPED_FORMATS, FileSchemaReader, TableSchema, discover_schema
@@ -31,6 +32,9 @@ from pushdown_spark.sources.declaration import Source
 from pushdown_spark.sources.file_loader import FileLoader
 from pushdown_spark.sources.request import ScanRequest, check_predicate
 from pushdown_spark.sources.stores.listing import Listing, decode_uri
+
+_ONE_COLUMN = StructType([StructField("column", StringType())])
+"""Any schema, with which Spark lists files without reading one."""
 
 
 class FileRelation(Relation):
@@ -55,7 +59,13 @@ class FileRelation(Relation):
         is_inferred = source.format not in TYPED_FORMATS
         rules = MergeRules(source.on_schema_conflict, session_name_rule(spark), is_inferred=is_inferred)
         loader = FileLoader(spark, source)
-        relation = cls(loader, loader.load(), TableSchema(rules))
+        try:
+            listing = loader.load()
+        except PushdownError as problem:
+            if not isinstance(problem, MissingPathError):
+                _check_each_file(loader, rules)
+            raise
+        relation = cls(loader, listing, TableSchema(rules))
         table_schema = relation._discover_schema()
         if table_schema.table is None or table_schema.table == relation.data_schema:
             return cls(loader, relation.listing, table_schema)
@@ -238,6 +248,16 @@ def has_unnamed_fields(source: Source) -> bool:
     """Return whether the fields of lines have no names: CSV without a header and without a declared schema."""
     has_header = source.options.get("header", "false").lower() == "true"
     return source.format is SourceFormat.CSV and source.schema is None and not has_header
+
+
+def _check_each_file(loader: FileLoader, rules: MergeRules) -> None:
+    """Raise an error that names the file from which Spark cannot infer the schema, if it can be found."""
+    if loader.source.schema is not None or loader.source.format not in TYPED_FORMATS:
+        return
+    with suppress(UnsupportedError):
+        listing = loader.load(schema=_ONE_COLUMN)
+        reader = FileSchemaReader(loader.spark, loader.source, listing, loader.infer_schema, rules)
+        merge_schemas(reader.read(), rules)
 
 
 def _file_metadata(listing: Listing, roots: Sequence[str]) -> Mapping[str, FileMetadata]:

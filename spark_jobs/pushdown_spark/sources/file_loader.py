@@ -7,14 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from pyspark.errors import AnalysisException, ParseException
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.sql import DataFrameReader, SparkSession
 from pyspark.sql.types import StructType
 
 from pushdown_spark.contract import ErrorCode, SourceFormat
-from pushdown_spark.expressions.session_settings import session_name_rule
 from pushdown_spark.runtime.error_classification import typed_error
-from pushdown_spark.runtime.jvm_gateway import scala_object
 from pushdown_spark.runtime.spark_internals import set_schema, spark_format
 from pushdown_spark.sources.declaration import Source
 from pushdown_spark.sources.parquet_schema import FooterSchema, footer_schema
@@ -50,8 +49,9 @@ class FileLoader:
             raise typed_error(problem, about=source.parameter("schema"), text_error=ErrorCode.BAD_SCHEMA) from problem
         try:
             listing = Listing(reader.load(list(source.paths)))
-        except (AnalysisException, ParseException) as problem:
-            parameter = "schema" if problem.getCondition() in SCHEMA_CONDITIONS else "path"
+        except (PySparkException, Py4JJavaError) as problem:
+            is_schema = isinstance(problem, PySparkException) and problem.getCondition() in SCHEMA_CONDITIONS
+            parameter = "schema" if is_schema else "path"
             raise typed_error(problem, about=source.parameter(parameter)) from problem
         if schema is not None or source.schema is not None:
             return listing
@@ -60,15 +60,12 @@ class FileLoader:
         return listing if keeps_types else listing.with_partition_types()
 
     def infer_schema(self, paths: Sequence[str]) -> StructType:
-        """Return the schema that Spark infers for some files."""
+        """Return the schema that Spark infers for some files. Names in a Parquet footer may differ only in case."""
         options = {key: value for key, value in self.source.options.items() if key != "basepath"}
         footer = self._footer
         if footer is None or list(paths) != [footer.path]:
             footer = footer_schema(self.spark, replace(self.source, paths=tuple(paths), options=options))
         if footer is not None:
-            # Loading the file would raise the same error.
-            utils = scala_object(self.spark, "org.apache.spark.sql.util.SchemaUtils")
-            utils.checkSchemaColumnNameDuplication(footer.schema, session_name_rule(self.spark).case_sensitive)
             return StructType.fromJson(json.loads(str(footer.schema.asNullable().json())))
         return self._reader(options).load(list(paths)).schema
 

@@ -11,12 +11,11 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from pushdown_spark.contract import SourceSpec
-from pushdown_spark.errors import PushdownError
+from pushdown_spark.errors import PushdownError, SchemaConflictError, UnreadableFileError
 from pushdown_spark.session import PushdownSession
 from pushdown_spark.sources.declaration import Source
 from pushdown_spark.sources.file_loader import FileLoader
@@ -142,7 +141,7 @@ def test_the_option_merge_schema_returns_all_columns(spark: SparkSession, tmp_pa
 
 def test_a_file_that_is_not_parquet_raises_an_error_that_names_the_source(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "bad.parquet").write_bytes(b"PAR1 but nothing else")
-    with pytest.raises(Py4JJavaError, match=r"bad\.parquet"):
+    with pytest.raises(UnreadableFileError, match=r"bad\.parquet"):
         session_over(spark, tmp_path / "bad.parquet").scan("t").df.collect()
     with pytest.raises(PushdownError, match="gone"):
         session_over(spark, tmp_path / "gone.parquet").scan("t").df.collect()
@@ -171,7 +170,7 @@ def test_a_file_with_two_columns_of_one_name_fails_before_the_run(
     pq.write_table(pa.table({"a": [3], "A": [4]}), tmp_path / "2.parquet")
     session = PushdownSession(spark)
     session.add_source("t", path=str(tmp_path), format="parquet", reader=reader)
-    with pytest.raises(AnalysisException, match="COLUMN_ALREADY_EXISTS"):
+    with pytest.raises(SchemaConflictError, match=r"2\.parquet has a and A, whose names differ only in case"):
         session.scan("t", where="a >= 2")
 
 

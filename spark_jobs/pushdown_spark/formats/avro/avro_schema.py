@@ -242,25 +242,27 @@ def spark_schema(schema: AvroType) -> t.StructType:
     return columns
 
 
-def spark_type(schema: AvroType) -> t.DataType:
+def spark_type(schema: AvroType, path: str = "") -> t.DataType:
     """Return the type of a column or member. Everything is nullable, as in all of Spark's file sources."""
     if schema.kind is AvroKind.RECORD:
-        return t.StructType([t.StructField(field.name, spark_type(field.type)) for field in schema.fields])
+        prefix = f"{path}." if path else ""
+        fields = schema.fields
+        return t.StructType([t.StructField(f.name, spark_type(f.type, f"{prefix}{f.name}")) for f in fields])
     if schema.kind is AvroKind.ARRAY:
-        return t.ArrayType(spark_type(schema.content))
+        return t.ArrayType(spark_type(schema.content, path))
     if schema.kind is AvroKind.MAP:
-        return t.MapType(t.StringType(), spark_type(schema.content))
+        return t.MapType(t.StringType(), spark_type(schema.content, path))
     if schema.kind is AvroKind.UNION:
-        return _spark_type_of_union(schema)
+        return _spark_type_of_union(schema, path)
     if schema.logical == _DECIMAL:
         if schema.precision > MAX_DECIMAL_DIGITS:
             raise BadSchemaError(
-                f"a decimal of {schema.precision} digits: Spark has at most {MAX_DECIMAL_DIGITS}; "
+                f"column {path} is a decimal of {schema.precision} digits: Spark has at most {MAX_DECIMAL_DIGITS}; "
                 "declare a schema without it"
             )
         return t.DecimalType(schema.precision, schema.scale)
     if schema.kind is AvroKind.LONG and schema.logical in _UNSUPPORTED_LOGICAL_TYPES:
-        raise BadSchemaError(f"a column of {schema}: Spark does not read this type; declare a schema without it")
+        raise BadSchemaError(f"column {path} is a {schema}: Spark does not read this type; declare a schema without it")
     return leaf_spark_type(schema)
 
 
@@ -269,11 +271,11 @@ def leaf_spark_type(schema: AvroType) -> t.DataType:
     return _LOGICAL_SPARK_TYPES.get((schema.kind, schema.logical), _SPARK_TYPES[schema.kind])
 
 
-def _spark_type_of_union(schema: AvroType) -> t.DataType:
+def _spark_type_of_union(schema: AvroType, path: str) -> t.DataType:
     branches = [branch for branch in schema.branches if branch.kind is not AvroKind.NULL]
     if len(branches) == 1:
-        return spark_type(branches[0])
+        return spark_type(branches[0], path)
     kinds = frozenset(branch.kind for branch in branches)
     if len(branches) == 2 and kinds in _WIDER:
         return _WIDER[kinds]
-    return t.StructType([t.StructField(f"member{n}", spark_type(branch)) for n, branch in enumerate(branches)])
+    return t.StructType([t.StructField(f"member{n}", spark_type(branch, path)) for n, branch in enumerate(branches)])

@@ -14,7 +14,14 @@ from pyspark.sql import SparkSession
 from pyspark.sql import types as t
 
 from pushdown_spark.contract import SourceFormat
-from pushdown_spark.errors import PushdownError, UnreadableFileError, UnsafeInputError, UnsupportedError
+from pushdown_spark.errors import (
+    BadSchemaError,
+    PushdownError,
+    SchemaConflictError,
+    UnreadableFileError,
+    UnsafeInputError,
+    UnsupportedError,
+)
 from pushdown_spark.expressions.session_settings import check_broken_files
 from pushdown_spark.formats.avro.avro_schema import parse_schema
 from pushdown_spark.formats.avro.avro_schema import spark_schema as to_spark_schema
@@ -26,6 +33,7 @@ from pushdown_spark.projection.file_locations import location
 from pushdown_spark.projection.schema_merge import FileSchema
 from pushdown_spark.relations.schemas.csv_schemas import InferSchema, csv_schemas
 from pushdown_spark.relations.schemas.json_schemas import json_schemas
+from pushdown_spark.runtime.error_classification import typed_error
 from pushdown_spark.sources.declaration import Source
 from pushdown_spark.sources.stores.listing import InputFile, Listing, decode_uri, files_with_content, map_files
 from pushdown_spark.sources.stores.storage import REMEDY, storage_for
@@ -106,13 +114,25 @@ def _infer_by_spark(file: InputFile, infer_schema: InferSchema, problem: Excepti
     except (PushdownError, PySparkException, Py4JError) as spark_problem:
         if problem is None or isinstance(problem, UnsafeInputError):
             if not _is_unknown_type(spark_problem):
-                raise
+                raise _file_error(file, spark_problem) from spark_problem
             first = str(spark_problem).partition("\n")[0]
             raise UnsupportedError(f"Spark infers no schema for {file.path}: {first}") from spark_problem
         if not isinstance(problem, PushdownError):
             first = str(problem).partition("\n")[0]
             problem = UnreadableFileError(f"cannot read {file.path}: {first}; {REMEDY}")
         raise problem from spark_problem
+
+
+def _file_error(file: InputFile, problem: Exception) -> PushdownError:
+    """Return Spark's error about the schema of a file as an error that names the file."""
+    place = location(decode_uri(file.uri))
+    if isinstance(problem, AnalysisException) and problem.getCondition() == "COLUMN_ALREADY_EXISTS":
+        name = (problem.getMessageParameters() or {}).get("columnName")
+        return SchemaConflictError(
+            f"{place} has several columns {name}, whose names differ only in case; set spark.sql.caseSensitive=true, "
+            "or declare a schema without them"
+        )
+    return typed_error(problem, about=place)
 
 
 def _is_unknown_type(problem: Exception) -> bool:
@@ -124,7 +144,10 @@ def _avro_schema(cache: dict[str, t.StructType], file: InputFile) -> t.StructTyp
     """Return the schema of a file. `cache` has the schema of each JSON string, which many files share."""
     text = read_header(file.path, file.storage).schema
     if text not in cache:
-        cache[text] = to_spark_schema(parse_schema(text))
+        try:
+            cache[text] = to_spark_schema(parse_schema(text))
+        except BadSchemaError as problem:
+            raise BadSchemaError(f"{location(decode_uri(file.uri))}: {problem}") from problem
     return cache[text]
 
 

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import Row, SparkSession
 
 from pushdown_spark.contract import ErrorCode, OutputSpec, SourceReport
-from pushdown_spark.errors import PushdownError
+from pushdown_spark.errors import BadSchemaError, PushdownError
 from pushdown_spark.output.files.file_output import open_output
 from pushdown_spark.result import PushdownResult
 from pushdown_spark.runtime.error_classification import classify
@@ -292,6 +292,29 @@ def test_an_error_names_a_file_of_another_format(spark: SparkSession, tmp_path: 
     with pytest.raises(Exception, match=r"b\.avro") as error:
         scan(spark, tmp_path, "k >= 0").run(lambda frame: frame.collect())
     assert classify(error.value).code is ErrorCode.UNREADABLE_FILE
+
+
+@pytest.mark.parametrize(
+    ("kind", "problem"),
+    [
+        ({"type": "bytes", "logicalType": "decimal", "precision": 39}, "column part.d is a decimal of 39 digits"),
+        ({"type": "long", "logicalType": "timestamp-nanos"}, "column part.d is a long .timestamp-nanos."),
+    ],
+)
+@pytest.mark.parametrize("reader", ["spark", "pushdown"])
+@pytest.mark.parametrize("others", [0, 1])
+def test_an_error_names_file_and_column_of_a_type_that_spark_lacks(
+    spark: SparkSession, tmp_path: Path, kind: dict[str, object], problem: str, reader: str, others: int
+) -> None:
+    part = {"type": "record", "name": "i", "fields": [{"name": "d", "type": kind}]}
+    schema = {**SCHEMA, "fields": [{"name": "k", "type": "long"}, {"name": "part", "type": part}]}
+    with (tmp_path / "b.avro").open("wb") as file:
+        fastavro.writer(file, schema, [])
+    if others:
+        write(tmp_path / "a.avro", range(3))
+    with pytest.raises(BadSchemaError, match=f"/b.avro: {problem}") as caught:
+        scan(spark, tmp_path, reader=reader)
+    assert not classify(caught.value).retryable
 
 
 def test_a_source_without_avro_files_is_an_error(spark: SparkSession, tmp_path: Path) -> None:
