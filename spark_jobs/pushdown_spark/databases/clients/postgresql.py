@@ -217,10 +217,10 @@ def _conflicting_value(text: str, columns: Sequence[pa.Field]) -> str | None:
     """Return what an error of the server says about a value of a column that Spark cannot represent, or None."""
     if nested := _NESTED.search(text):
         return " ".join(nested.group(1).split())
-    if _NAN not in text:
-        return None
     # The server does not name the column. Only these columns are cast to integers.
     names = [field.name for field in columns if pa.types.is_decimal(field.type) and field.type.precision <= LONG_DIGITS]
+    if _NAN not in text or not names:
+        return None
     holder = f"column {names[0]} holds" if len(names) == 1 else f"one of the columns {', '.join(names)} holds"
     return f"{holder} NaN, which Spark cannot represent as a decimal"
 
