@@ -44,6 +44,8 @@ class AvroKind(StrEnum):
 NAMED_KINDS = frozenset({AvroKind.FIXED, AvroKind.ENUM, AvroKind.RECORD})
 _PRIMITIVES = frozenset(AvroKind) - NAMED_KINDS - {AvroKind.ARRAY, AvroKind.MAP, AvroKind.UNION}
 _DECIMAL = "decimal"
+INTERVAL_MARK = "spark.sql.catalyst.type"
+"""A property by which Spark marks numbers that are intervals."""
 
 
 @dataclass(frozen=True)

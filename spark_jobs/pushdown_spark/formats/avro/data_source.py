@@ -7,7 +7,7 @@ from pyspark.sql import types as t
 
 from pushdown_spark.errors import BadSpecError
 from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
-from pushdown_spark.formats.avro.avro_schema import parse_schema, spark_schema
+from pushdown_spark.formats.avro.avro_schema import INTERVAL_MARK, parse_schema, spark_schema
 from pushdown_spark.formats.avro.container_file import read_header
 from pushdown_spark.formats.avro.decoder import AvroQuery
 from pushdown_spark.formats.avro.file_reader import AvroScanTask
@@ -16,9 +16,6 @@ from pushdown_spark.formats.columnar_data_source import ColumnarSource, drop_cou
 from pushdown_spark.formats.readable_types import arrow_schema
 from pushdown_spark.scan.packing import Task
 from pushdown_spark.sources.stores.listing import InputFile
-
-_INTERVAL_MARK = "spark.sql.catalyst.type"
-"""A property by which Spark marks numbers that are intervals."""
 
 
 def register(spark: SparkSession) -> None:
@@ -54,6 +51,6 @@ class PushdownAvroSource(ColumnarSource):
         """Return the columns of the first file, as Spark infers them."""
         file, *_ = self.files_with_schema()
         text = read_header(file.path, file.storage).schema
-        if _INTERVAL_MARK in text:
+        if INTERVAL_MARK in text:
             raise BadSpecError("the files hold intervals, which only Spark reads; use format('avro')")
         return spark_schema(parse_schema(text))

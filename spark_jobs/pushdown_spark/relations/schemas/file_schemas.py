@@ -23,7 +23,7 @@ from pushdown_spark.errors import (
     UnsupportedError,
 )
 from pushdown_spark.expressions.session_settings import check_broken_files
-from pushdown_spark.formats.avro.avro_schema import parse_schema
+from pushdown_spark.formats.avro.avro_schema import INTERVAL_MARK, parse_schema
 from pushdown_spark.formats.avro.avro_schema import spark_schema as to_spark_schema
 from pushdown_spark.formats.avro.container_file import read_header
 from pushdown_spark.formats.avro.spark_source import allows_any_extension, check_avro_options
@@ -140,9 +140,14 @@ def _is_unknown_type(problem: Exception) -> bool:
     return isinstance(problem, AnalysisException) and (problem.getCondition() or "").startswith("PARQUET_TYPE_")
 
 
-def _avro_schema(cache: dict[str, t.StructType], file: InputFile) -> t.StructType:
-    """Return the schema of a file. `cache` has the schema of each JSON string, which many files share."""
+def _avro_schema(cache: dict[str, t.StructType], file: InputFile) -> t.StructType | str:
+    """Return the schema of a file, or its JSON string if it has intervals, which only Spark infers.
+
+    `cache` has the schema of each string, which many files share.
+    """
     text = read_header(file.path, file.storage).schema
+    if INTERVAL_MARK in text:
+        return text
     if text not in cache:
         try:
             cache[text] = to_spark_schema(parse_schema(text))

@@ -294,6 +294,22 @@ def test_an_error_names_a_file_of_another_format(spark: SparkSession, tmp_path: 
     assert classify(error.value).code is ErrorCode.UNREADABLE_FILE
 
 
+@pytest.mark.parametrize("reader", ["spark", "pushdown"])
+def test_intervals_of_several_files_have_sparks_types(spark: SparkSession, tmp_path: Path, reader: str) -> None:
+    columns = ("id", "make_dt_interval(0, id) AS hours", "named_struct('y', make_ym_interval(id)) AS years")
+    for number in range(2):
+        frame = spark.range(number, number + 3).selectExpr(*columns).coalesce(1)
+        frame.write.mode("append").format(AVRO_CLASS).save(str(tmp_path / "t"))
+    expected = spark.read.format(AVRO_CLASS).load(str(tmp_path / "t"))
+    result = scan(spark, tmp_path / "t", where="hours > INTERVAL '1' HOUR", reader=reader)
+    assert result.df.schema == expected.schema
+    assert sorted(result.df.selectExpr("string(hours)", "string(years)").collect()) == sorted(
+        expected.where("hours > INTERVAL '1' HOUR").selectExpr("string(hours)", "string(years)").collect()
+    )
+    ids = scan(spark, tmp_path / "t", where="id > 1", columns=["id"], reader=reader)
+    assert sorted(row.id for row in ids.df.collect()) == [2, 2, 3]
+
+
 @pytest.mark.parametrize(
     ("kind", "problem"),
     [
