@@ -171,7 +171,7 @@ class JobOperator(SparkSubmitOperator):
 
     def _run(self, context: Context) -> JobResult:
         """Submit the job through the provider's operator, which also tracks drivers on a cluster."""
-        self._prepare(context)
+        submission = self._prepare(context)
         ti = context["ti"]
         # Airflow stores the links of a task only at its end, but users need them while it runs.
         address = report_path(ti.dag_id, ti.task_id, ti.run_id, ti.map_index)
@@ -180,7 +180,7 @@ class JobOperator(SparkSubmitOperator):
         self._hook = None
         with self._job_files():
             if uses_spark_connect(self._conn_id):
-                self._submit_over_spark_connect()
+                self._submit_over_spark_connect(submission)
             else:
                 super().execute(context)
             return self._collect(context)
@@ -213,12 +213,12 @@ class JobOperator(SparkSubmitOperator):
         self.history_page = self._job_hook().history_page(result.application_id)
         return result
 
-    def _prepare(self, context: Context) -> None:
-        """Build the submission of this run from the rendered parameters and the connections."""
+    def _prepare(self, context: Context) -> Submission:
+        """Set and return the submission of this run from the rendered parameters and the connections."""
         ti = context["ti"]
         run_key = f"{ti.dag_id}/{ti.task_id}/{ti.run_id}/{ti.map_index}"
         spec = self.build_spec(run_key, _generation(context, self.retries or 0))
-        self._submission = Submission(
+        self._submission = submission = Submission(
             spec=self.complete_spec(spec),
             secrets=self.job_secrets(),
             spark_home=self.spark_home,
@@ -232,6 +232,7 @@ class JobOperator(SparkSubmitOperator):
             leaves_driver=lambda: self.durable and self._stored_driver(context).has_next_try(self.log),
             on_progress=ProgressReports(self.log.info, partial(store_progress, ti) if self.do_xcom_push else None),
         )
+        return submission
 
     def _link_to(self, context: Context, application: Application) -> None:
         """Push the link to the running application's UI. The history server's page replaces it when the job ends."""
@@ -254,7 +255,7 @@ class JobOperator(SparkSubmitOperator):
         """Return the hook of the provider's operator with its actual type."""
         return cast("PushdownSubmitHook", self._hook)
 
-    def _submit_over_spark_connect(self) -> None:
+    def _submit_over_spark_connect(self, submission: Submission) -> None:
         """Run the job on the server of the connection. Raises `ConfigError` for a parameter of spark-submit."""
         own = {
             "spark_home": self.spark_home,
@@ -269,9 +270,8 @@ class JobOperator(SparkSubmitOperator):
                     f"{name}: a connection of type {CONNECTION_TYPE} uses a server that runs already, without "
                     "spark-submit; remove it"
                 )
-        assert self._submission is not None
         hook = PushdownConnectHook(
-            self._submission, conn_id=self._conn_id, conf=entries("conf", self.conf), env_vars=self.env_vars
+            submission, conn_id=self._conn_id, conf=entries("conf", self.conf), env_vars=self.env_vars
         )
         # The type of the attribute is that of the provider's hook.
         self._hook = cast("PushdownSubmitHook", hook)

@@ -64,8 +64,8 @@ class TaskRun:
 
     task_key: TaskKey
     state: str | None
-    started: datetime | None
-    ended: datetime | None
+    start: datetime | None
+    end: datetime | None
     try_number: int
     result: JobResult | None
     has_value: bool
@@ -100,8 +100,8 @@ def task_run(session: Session, task_key: TaskKey) -> TaskRun | None:
     return TaskRun(
         task_key=task_key,
         state=None if row.state is None else str(row.state),
-        started=row.start_date,
-        ended=row.end_date,
+        start=row.start_date,
+        end=row.end_date,
         try_number=row.try_number,
         result=report_of(values.get(BaseXCom.XCOM_RETURN_KEY)),
         has_value=BaseXCom.XCOM_RETURN_KEY in values,

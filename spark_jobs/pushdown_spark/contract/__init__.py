@@ -27,11 +27,11 @@ from pushdown_spark.contract.join_tree import JoinOptions, JoinReport, JoinTree
 from pushdown_spark.contract.outputs import (
     AnyOutputSpec,
     CatalogOutputSpec,
+    ConnectorFormat,
     OutputChecks,
     OutputFormat,
     OutputMode,
     OutputSpec,
-    TableFormat,
     TableOutputSpec,
 )
 from pushdown_spark.contract.sources import (
@@ -65,6 +65,7 @@ __all__ = [
     "CatalogOutputSpec",
     "CheckReport",
     "ConjunctReport",
+    "ConnectorFormat",
     "CostReport",
     "DatabaseKind",
     "ErrorCode",
@@ -96,7 +97,6 @@ __all__ = [
     "SourceFormat",
     "SourceReport",
     "SourceSpec",
-    "TableFormat",
     "TableOutputSpec",
     "TableSourceSpec",
     "Tls",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import StrEnum
 from typing import Annotated, Self
 
@@ -25,21 +26,14 @@ class OutputFormat(StrEnum):
     XML = "xml"
 
 
-class TableFormat(StrEnum):
-    """Formats of new tables in Spark's catalog: those of plain files, and those of connectors."""
+class ConnectorFormat(StrEnum):
+    """Formats of tables that a connector of Spark's catalog writes."""
 
-    PARQUET = "parquet"
-    ORC = "orc"
-    AVRO = "avro"
-    JSON = "json"
-    CSV = "csv"
-    TEXT = "text"
-    XML = "xml"
     ICEBERG = "iceberg"
     DELTA = "delta"
 
 
-def _known_format(value: object, formats: type[StrEnum], problem: str) -> object:
+def _known_format(value: object, formats: Iterable[str], problem: str) -> object:
     """Return the name of a format in lower case. Raises ValueError with the problem if it is none of `formats`."""
     name = value.lower() if isinstance(value, str) else value
     if name not in set(formats):
@@ -174,7 +168,7 @@ class CatalogOutputSpec(TableRowsSpec):
 
     catalog_table: str
     """The table as `table`, `database.table` or `catalog.database.table`."""
-    format: TableFormat = TableFormat.PARQUET
+    format: OutputFormat | ConnectorFormat = OutputFormat.PARQUET
     """The format of a new table."""
     options: SparkOptions = Field(default_factory=dict)
     """Options of a new table. An existing table must have the same."""
@@ -190,9 +184,8 @@ class CatalogOutputSpec(TableRowsSpec):
     @field_validator("format", mode="before")
     @classmethod
     def _check_format(cls, value: object) -> object:
-        return _known_format(
-            value, TableFormat, f"a table can be created with one of these formats: {', '.join(TableFormat)}"
-        )
+        formats = (*OutputFormat, *ConnectorFormat)
+        return _known_format(value, formats, f"a table can be created with one of these formats: {', '.join(formats)}")
 
 
 def _output_tag(output: object) -> str:

@@ -91,10 +91,10 @@ class QueryOptimizer:
     def _optimize(self, sql: str, tree: exp.Query, options: JoinOptions, *, uses_keys: bool) -> QueryResult:
         """Plan a query, with or without predicates from the keys of its sources."""
         with closing(self._read(sql, tree, options, uses_keys=uses_keys)) as context:
-            plan = QueryPlan(optimized=OptimizedQuery(context.query.sql, ()))
+            plan = QueryPlan(optimized_query=OptimizedQuery(context.query.sql, ()))
             for optimize in PASSES:
                 plan = optimize(context, plan)
-            best_query = plan.optimized
+            best_query = plan.optimized_query
             # The next query of the session finds a warm JVM.
             self.samples.analysis_costs = replace(self.samples.analysis_costs, warmup=0.0)
             query = AnalyzedQuery(

@@ -114,14 +114,14 @@ class QueryPlan:
     """The semi-join reductions."""
     scans: Mapping[str, QueryScan] = field(default_factory=dict)
     """The scans with these columns and predicates."""
-    optimized: OptimizedQuery
+    optimized_query: OptimizedQuery
     """The query as Spark runs it."""
 
     @property
     def guards(self) -> tuple[KeyGuard, ...]:
         """The guards of all keys that the plan contains."""
         dynamic = (semi_join.guard for semi_joins in self.semi_joins.values() for semi_join in semi_joins)
-        return tuple(dict.fromkeys((*dynamic, *self.optimized.guards)))
+        return tuple(dict.fromkeys((*dynamic, *self.optimized_query.guards)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,7 +144,7 @@ class QueryContext:
     frames: dict[str, DataFrame] = field(default_factory=dict, init=False)
     """Spark's own scans by view, over which it analyzes the query, after `register`."""
     _registered: ExitStack = field(default_factory=ExitStack, init=False)
-    _analyzed: dict[str, DataFrame] = field(default_factory=dict, init=False)
+    _frames_by_sql: dict[str, DataFrame] = field(default_factory=dict, init=False)
 
     @cached_property
     def name_rule(self) -> NameRule:
@@ -185,9 +185,9 @@ class QueryContext:
 
     def analyze(self, sql: str) -> DataFrame:
         """Have Spark analyze SQL text over the views."""
-        if sql not in self._analyzed:
-            self._analyzed[sql] = self.spark.sql(sql)
-        return self._analyzed[sql]
+        if sql not in self._frames_by_sql:
+            self._frames_by_sql[sql] = self.spark.sql(sql)
+        return self._frames_by_sql[sql]
 
     @cached_property
     def is_lossless(self) -> bool:

@@ -32,8 +32,8 @@ class AnalyzedQuery:
     """SQL over views that exist only while Spark analyzes it.
 
     `analyze` has Spark analyze SQL over views. `broadcast` are sets of views whose joins are to be broadcast.
-    `analyzed` is the query over `frames`, which are the DataFrames of the views. `guards` are the guards of the keys in
-    the SQL or in the scans.
+    `query_frame` is the query over `frames`, which are the DataFrames of the views. `guards` are the guards of the keys
+    in the SQL or in the scans.
     """
 
     spark: SparkSession
@@ -41,13 +41,13 @@ class AnalyzedQuery:
     sql: str
     broadcast: frozenset[frozenset[str]]
     frames: Mapping[str, DataFrame]
-    analyzed: DataFrame
+    query_frame: DataFrame
     guards: Collection[KeyGuard] = ()
 
     def with_frames(self, frames: Mapping[str, DataFrame]) -> DataFrame:
         """Return the query over other DataFrames for the views."""
         if not self.guards and all(frame is self.frames.get(view) for view, frame in frames.items()):
-            return self.analyzed
+            return self.query_frame
         guarded_frames = dict(frames)
         for guard in self.guards:
             guarded_frames[guard.view] = guard.apply(guarded_frames[guard.view])

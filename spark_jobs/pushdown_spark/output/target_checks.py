@@ -122,14 +122,13 @@ def check_visible_partitions(partition_by: Sequence[str], partitions: Sequence[s
             )
 
 
-def may_write_table(mode: OutputMode, name: str, *, exists: bool) -> bool:
-    """Return False if mode `ignore` keeps the table. Raises OutputExistsError if the table must not exist."""
-    if exists and mode is OutputMode.ERROR_IF_EXISTS:
+def check_existing_table(mode: OutputMode, name: str) -> None:
+    """Raise OutputExistsError if the mode allows no table that exists."""
+    if mode is OutputMode.ERROR_IF_EXISTS:
         raise OutputExistsError(
             f"output_table: {name} already exists; drop it, or choose another output mode (overwrite, "
             "overwrite_partitions, merge, append or ignore)"
         )
-    return not exists or mode is not OutputMode.IGNORE
 
 
 def check_partition_by(partition_by: Sequence[str], existing: Sequence[str], name: str, *, name_rule: NameRule) -> None:

@@ -173,8 +173,8 @@ def test_a_sum_with_an_unknown_source_is_shown_as_not_counted() -> None:
     run = TaskRun(
         task_key=task_key,
         state="success",
-        started=None,
-        ended=None,
+        start=None,
+        end=None,
         try_number=1,
         result=result,
         has_value=True,
@@ -240,8 +240,8 @@ def running(result: JobResult | None, state: str = "running", progress: Progress
     return TaskRun(
         task_key=TaskKey("d", "t", "r"),
         state=state,
-        started=None,
-        ended=None,
+        start=None,
+        end=None,
         try_number=1,
         result=result,
         has_value=result is not None,
@@ -464,8 +464,8 @@ def test_the_page_lists_the_scans_of_a_task() -> None:
     run = TaskRun(
         task_key=TaskKey("d", "extract", "r"),
         state="failed",
-        started=None,
-        ended=None,
+        start=None,
+        end=None,
         try_number=1,
         result=result,
         has_value=True,

@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as t
 
 from pushdown_spark.contract import RemoteSourceSpec, SourceReport
+from pushdown_spark.contract.message import shorten
 from pushdown_spark.databases.client import Client, ConnectionSettings, DatabaseAddress, connect
 from pushdown_spark.databases.clients.arrow_conversion import REMOTE_TYPE, spark_batch
 from pushdown_spark.databases.read.partition_reader import PartitionMetrics, PartitionReader
@@ -134,8 +135,5 @@ def _within_limits(batches: Iterator[pa.RecordBatch]) -> list[pa.RecordBatch] | 
 
 def _shown_statements(statements: Sequence[str]) -> tuple[str, ...]:
     more = len(statements) - _MAX_SHOWN_STATEMENTS
-    shown = [
-        statement if len(statement) <= _MAX_SHOWN_CHARACTERS else f"{statement[:_MAX_SHOWN_CHARACTERS]}..."
-        for statement in statements[:_MAX_SHOWN_STATEMENTS]
-    ]
+    shown = [shorten(statement, _MAX_SHOWN_CHARACTERS) for statement in statements[:_MAX_SHOWN_STATEMENTS]]
     return (*shown, *([f"... and {more} similar statements"] if more > 0 else []))

@@ -81,8 +81,8 @@ class RemoteColumn:
 class RemoteTable:
     """A table, or a user's query (`subquery`, in the dialect of the database).
 
-    `name`, `schema` and `catalog` are not quoted. `computed` are the names of columns of a target that the database
-    computes. They are not part of `columns`.
+    `name`, `schema` and `catalog` are not quoted. The database computes the `generated_columns` of a target. They are
+    not part of `columns`.
     """
 
     dialect: Dialect
@@ -91,7 +91,7 @@ class RemoteTable:
     schema: str | None = None
     catalog: str | None = None
     subquery: str | None = None
-    computed: frozenset[str] = frozenset()
+    generated_columns: frozenset[str] = frozenset()
 
     def column(self, name: str, name_rule: NameRule = ANY_CASE) -> RemoteColumn | None:
         """Return the column of that name, or None if there is none, or if several names differ in case only."""

@@ -62,7 +62,7 @@ def target_columns(schema: t.StructType, table: RemoteTable, *, name_rule: NameR
     extra = [name for name, column in columns.items() if column is None]
     missing = [column.name for column in table.columns if column.name not in names]
     if extra or missing or len(names) != len(schema.fields) or len(set(names)) != len(names):
-        computed_keys = {name_rule.key(name) for name in table.computed}
+        computed_keys = {name_rule.key(name) for name in table.generated_columns}
         computed = [name for name in extra if name_rule.key(name) in computed_keys]
         unknown = [name for name in extra if name not in computed]
         parts = [f"the table has no column {', '.join(unknown)}"] if unknown else []

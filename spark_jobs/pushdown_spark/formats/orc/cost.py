@@ -29,7 +29,7 @@ class OrcCosts:
     query_start: float = 0.14  # a query, with the start of Python
     file: float = 1.2e-3  # opening a file
     search: float = 12e-9  # reading a value of a filter column and evaluating the filter
-    lists: float = 25e-9  # the same for a list of values, in addition
+    list_search: float = 25e-9  # as `search` for a list of values, in addition
     group: float = 1.0e-3  # reading a column of one row group with matching rows
     decode: float = 36e-9  # a value of consecutive row groups
     row: float = 60e-9  # a value of a matching row, passed to Spark
@@ -41,7 +41,7 @@ class OrcCosts:
     spark_step: float = 10e-9  # each halving of a list of values
     spark_group: float = 0.8e-3  # as `group`
     spark_skip: float = 20e-9  # a value of consecutive row groups with few matching rows
-    spark: float = 28e-9  # a decoded value
+    spark_value: float = 28e-9  # a decoded value
 
 
 _COSTS = OrcCosts()
@@ -100,7 +100,7 @@ def estimate(files: Sequence[InputFile], query: OrcQuery, startup: float = 0.0, 
         rows = sum(source.tail.footer.number_of_rows for source in sources)
         rows = rows * sum(file.size for file in files) // max(sampled_bytes, 1)
         row = _mean_width([source.row for source in sources])
-        spark_seconds = _opening_seconds(len(files), len(files), row) + rows * row.values * _COSTS.spark
+        spark_seconds = _opening_seconds(len(files), len(files), row) + rows * row.values * _COSTS.spark_value
         if not is_cheaper(_COSTS.query_start, spark_seconds):
             reason = f"about {rows:,} rows are too few to make up for starting another reader"
             return OrcDecision(reason, reader=OrcReader.SPARK)
@@ -135,15 +135,15 @@ def reader_seconds(sample: OrcSample, lists: Sequence[int]) -> dict[OrcReader, f
         OrcReader.LAZY: _COSTS.query_start
         + sample.files * _COSTS.file
         + search * _COSTS.search
-        + alive_rows * len(lists) * _COSTS.lists
+        + alive_rows * len(lists) * _COSTS.list_search
         + min(matching_groups * selected_columns * _COSTS.group, select * _COSTS.decode)
         + matching_rows * sample.row.values * _COSTS.row,
         OrcReader.SPARK_WITH_FILTER: opening_seconds
         + search * _COSTS.spark_search
         + alive_rows * steps * _COSTS.spark_step
         + min(matching_groups * selected_columns * _COSTS.spark_group, select * _COSTS.spark_skip)
-        + matching_rows * sample.row.values * _COSTS.spark,
-        OrcReader.SPARK: opening_seconds + alive_rows * sample.row.values * _COSTS.spark,
+        + matching_rows * sample.row.values * _COSTS.spark_value,
+        OrcReader.SPARK: opening_seconds + alive_rows * sample.row.values * _COSTS.spark_value,
     }
 
 

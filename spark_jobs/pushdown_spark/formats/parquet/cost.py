@@ -42,7 +42,7 @@ class ParquetCosts:
     row: float = 60e-9  # a value of a leaf column of a matching row, passed to Spark
     # Spark's reader
     spark_query: float = 0.05  # a query
-    spark: float = 20e-9  # a value of a leaf column in a page that is not pruned
+    spark_value: float = 20e-9  # a value of a leaf column in a page that is not pruned
 
 
 _COSTS = ParquetCosts()
@@ -130,7 +130,7 @@ def reader_seconds(sample: ParquetSample, *, spark_prunes: bool = True) -> tuple
     pushdown = _COSTS.query_start + alive_rows * (
         sample.page_fraction * search + sample.hit_fraction * page + sample.row_fraction * row
     )
-    spark = sample.row.values * _COSTS.spark + sample.row.decompression
+    spark = sample.row.values * _COSTS.spark_value + sample.row.decompression
     return pushdown, _COSTS.spark_query + (alive_rows * sample.page_fraction if spark_prunes else sample.rows) * spark
 
 

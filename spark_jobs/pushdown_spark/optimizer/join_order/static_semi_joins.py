@@ -29,7 +29,7 @@ _MIN_SKIPPED_ROWS = 50_000.0
 class KeyPredicate:
     """A predicate from the keys that the conditions on a relation keep.
 
-    The keys lie between `low` and `high`. `listed` has all of them, unless there are too many to list or they are
+    The keys lie between `low` and `high`. `keys` has all of them, unless there are too many to list or they are
     contiguous. They were seen in the column `member`; the predicate holds for all `members` of its class. `selectivity`
     is the fraction of the keys that can be joined at all. The relation has `total` keys, of which `count` are kept by
     the `conditions`, which refer to columns without the name of the relation.
@@ -39,7 +39,7 @@ class KeyPredicate:
     members: tuple[JoinColumn, ...]
     low: int
     high: int
-    listed: tuple[int, ...] | None
+    keys: tuple[int, ...] | None
     selectivity: float
     count: int
     total: int
@@ -49,13 +49,13 @@ class KeyPredicate:
         """Return the predicate on a column.
 
         >>> member = JoinColumn(0, ("d", "k"))
-        >>> keys = {"low": 5, "high": 9, "listed": None, "selectivity": 0.5, "count": 5, "total": 10}
-        >>> KeyPredicate(member=member, members=(member,), **keys).condition(exp.column("k")).sql("spark")
+        >>> fields = {"low": 5, "high": 9, "keys": None, "selectivity": 0.5, "count": 5, "total": 10}
+        >>> KeyPredicate(member=member, members=(member,), **fields).condition(exp.column("k")).sql("spark")
         'k BETWEEN 5 AND 9'
         """
-        if self.listed is None:
+        if self.keys is None:
             return exp.Between(this=column, low=exp.convert(self.low), high=exp.convert(self.high))
-        return exp.In(this=column, expressions=[exp.convert(key) for key in self.listed])
+        return exp.In(this=column, expressions=[exp.convert(key) for key in self.keys])
 
     def __str__(self) -> str:
         relation, column = self.member.key
@@ -179,11 +179,11 @@ def _key_predicate(
     joinable_keys, kept_keys = values.count_between(*bounds)
     first, last = int(values.filtered.min()), int(values.filtered.max())
     keys_in_range, _ = values.count_between(first, last)
-    listed = None
+    keys = None
     if keys_in_range > len(values.filtered) > _MAX_LISTED_KEYS:
         kept_keys, _ = values.count_between(max(first, bounds[0]), min(last, bounds[1]))
     elif keys_in_range > len(values.filtered):
-        listed = tuple(sorted(values.filtered.tolist()))
+        keys = tuple(sorted(values.filtered.tolist()))
     selectivity = kept_keys / max(joinable_keys, 1)
     if selectivity > _MAX_KEPT_FRACTION:
         return None
@@ -193,7 +193,7 @@ def _key_predicate(
         members=tuple(group),
         low=first,
         high=last,
-        listed=listed,
+        keys=keys,
         selectivity=selectivity,
         count=count,
         total=total,

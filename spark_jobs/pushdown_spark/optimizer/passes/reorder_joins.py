@@ -63,7 +63,8 @@ def reorder_joins(context: QueryContext, plan: QueryPlan) -> QueryPlan:
         types_of=context.types_in,
         source_names=source_names,
     )
-    return replace(plan, optimized=reordering.reorder(context.query, context.analyze, lambda: context.is_lossless))
+    optimized_query = reordering.reorder(context.query, context.analyze, lambda: context.is_lossless)
+    return replace(plan, optimized_query=optimized_query)
 
 
 class JoinReordering:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pushdown_spark.contract import CatalogOutputSpec, OutputFormat, OutputMode, OutputSpec, TableFormat
+from pushdown_spark.contract import CatalogOutputSpec, ConnectorFormat, OutputFormat, OutputMode, OutputSpec
 from pushdown_spark.errors import BadSpecError
 from pushdown_spark.expressions.session_settings import session_name_rule
 from pushdown_spark.output.catalog.catalog_entry import CatalogEntry, TableDefinition
@@ -14,8 +14,6 @@ from pushdown_spark.runtime.spark_internals import AVRO_CLASS
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_CONNECTORS = frozenset({TableFormat.ICEBERG, TableFormat.DELTA})
-
 
 def file_spec(
     spark: SparkSession, output: CatalogOutputSpec, entry: CatalogEntry, table: TableDefinition | None, location: str
@@ -24,7 +22,7 @@ def file_spec(
     if output.mode is OutputMode.MERGE:
         raise BadSpecError(f"output_mode: {entry.name} is a table of files; merge needs a table of Iceberg or Delta")
     if table is None:
-        if output.format in _CONNECTORS:
+        if isinstance(output.format, ConnectorFormat):
             raise BadSpecError(
                 f"output_format: Spark has no connector for {output.format} in its catalog; configure one"
             )

@@ -23,7 +23,7 @@ from pushdown_spark.output.base_output import Output, column_types
 from pushdown_spark.output.catalog.connector_tables import Commit, ConnectorTable
 from pushdown_spark.output.checks import RowObserver, check_columns_exist, evaluate_checks, raise_failures
 from pushdown_spark.output.stored_rows import check_stored_types, stored_rows, with_stored_partitions
-from pushdown_spark.output.target_checks import check_column_names, check_partition_by, may_write_table
+from pushdown_spark.output.target_checks import check_column_names, check_existing_table, check_partition_by
 from pushdown_spark.projection.paths import quote_name
 from pushdown_spark.runtime.error_classification import typed_error
 
@@ -60,9 +60,10 @@ class ConnectorOutput(Output):
     def prepare(self) -> bool:
         """Look for a commit of an earlier attempt. Return False if there is one, or in mode `ignore` for a table."""
         self._exists = self._table.exists()
-        if not self._may_write(self._exists):
-            return False
         if self._exists:
+            if self._is_kept():
+                return False
+            check_existing_table(self._output.mode, self.name)
             self._check_table()
             self._table.fence()
         return True
@@ -111,8 +112,10 @@ class ConnectorOutput(Output):
     def commit(self) -> None:
         """Add one version to the table, unless an earlier attempt of the run has done so."""
         exists = self._table.exists()
-        if not self._may_write(exists):
-            return
+        if exists:
+            if self._is_kept():
+                return
+            check_existing_table(self._output.mode, self.name)
         self._check_same_columns(exists)
         if exists:
             # Another program may have created the table since `prepare`, without partitions to replace.
@@ -136,13 +139,12 @@ class ConnectorOutput(Output):
         """
         if not self._table.exists():
             return False
-        if self._is_committed():
-            return True
         if had_table:
-            return False
-        if may_write_table(self._output.mode, self.name, exists=True):
-            raise self._change_error()
-        return True
+            return self._is_committed()
+        if self._is_kept():
+            return True
+        check_existing_table(self._output.mode, self.name)
+        raise self._change_error()
 
     def abort(self) -> None:
         """Release the staged rows. Spark deletes them."""
@@ -153,10 +155,9 @@ class ConnectorOutput(Output):
         assert self._rows is not None
         return self._rows
 
-    def _may_write(self, exists: bool) -> bool:
-        """Return False if an earlier attempt has committed, or if mode `ignore` keeps the table."""
-        is_committed = exists and self._is_committed()
-        return not is_committed and may_write_table(self._output.mode, self.name, exists=exists)
+    def _is_kept(self) -> bool:
+        """Return whether an earlier attempt has committed, or mode `ignore` keeps the table."""
+        return self._is_committed() or self._output.mode is OutputMode.IGNORE
 
     def _is_committed(self) -> bool:
         commit = self._table.find_commit()

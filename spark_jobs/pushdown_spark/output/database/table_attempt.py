@@ -38,7 +38,7 @@ from pushdown_spark.output.database.target_table import (
     find_target,
     generated_columns,
 )
-from pushdown_spark.output.target_checks import may_write_table
+from pushdown_spark.output.target_checks import check_existing_table
 
 _RTRIM = "RTRIM"
 
@@ -131,7 +131,7 @@ class TableAttempt:
             for column in table.columns
             if column.name not in computed_names
         )
-        return replace(table, columns=tuple(columns), computed=computed_names)
+        return replace(table, columns=tuple(columns), generated_columns=computed_names)
 
     def stage(self, schema: t.StructType, existing: RemoteTable | None, *, name_rule: NameRule) -> PartitionWriter:
         """Create empty staging tables, and return the writer for tasks. Its columns have the order of the schema."""
@@ -214,10 +214,11 @@ class TableAttempt:
             ledger.check_claim(connection)
             row_count = change.staging.loaded_rows(connection, partitions)
             table_exists = exists(connection, self.target)
-            if not self._may_write(table_exists):
+            if table_exists and self._output.mode is OutputMode.IGNORE:
                 ledger.delete(connection)
                 return False
             if table_exists:
+                check_existing_table(self._output.mode, self.target.display_name)
                 self._check_unchanged_columns(connection)
                 change.apply(connection, row_count)
             else:
@@ -238,8 +239,10 @@ class TableAttempt:
         """Make this attempt the only one that may commit. Return False if there is nothing to write."""
         table_exists = exists(connection, self.target)
         # The rows of a commit are gone if the table is.
-        if (table_exists and self._is_committed(record)) or not self._may_write(table_exists):
-            return False
+        if table_exists:
+            if self._is_committed(record) or self._output.mode is OutputMode.IGNORE:
+                return False
+            check_existing_table(self._output.mode, self.target.display_name)
         ledger = self._claimed_ledger
         if record is not None:
             # In MySQL, the deletion of a missing row locks a gap, so that runs on two tables could deadlock.
@@ -257,9 +260,6 @@ class TableAttempt:
         summary = OutputSummary.model_validate_json(record.summary)
         self.earlier_commit = record.row_count, summary.model_copy(update={"is_from_earlier_try": True})
         return True
-
-    def _may_write(self, table_exists: bool) -> bool:
-        return may_write_table(self._output.mode, self.target.display_name, exists=table_exists)
 
     def _create_table(self, connection: WriteConnection) -> None:
         """Make the staging table the missing table. Raises RemoteFailedError if the table was there before."""

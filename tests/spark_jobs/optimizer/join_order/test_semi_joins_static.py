@@ -287,11 +287,11 @@ def test_many_keys_become_the_range_that_they_span() -> None:
     spread = sorted({*range(100, 500, 2), *range(101, 500, 3)})
     assert len(spread) < 400
     _, (listed,) = reduce_chain(figures(spread))
-    assert listed.listed == tuple(spread)
+    assert listed.keys == tuple(spread)
     assert listed.selectivity == len(spread) / IDS
     many = [number for number in range(100, 600) if number % 50]
     _, (span,) = reduce_chain(figures(many, range(5_000)))
-    assert (span.listed, span.low, span.high) == (None, 101, 599)
+    assert (span.keys, span.low, span.high) == (None, 101, 599)
     assert span.selectivity == 499 / IDS, "relative to the keys that the facts have"
 
 
