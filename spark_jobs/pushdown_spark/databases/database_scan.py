@@ -206,7 +206,7 @@ class DatabaseScan(Scan):
         self.close()
         parallelism = self._spark.sparkContext.defaultParallelism
         splits = plan_splits(client, plan.table, plan.spec, plan.query.sql, parallelism)
-        if not (splits.has_several and plan.spec.consistent):
+        if len(splits.conditions) == 1 or not plan.spec.consistent:
             return DatabaseRead(plan, splits)
         from pushdown_spark.databases.clients.postgresql import PostgresqlClient
 

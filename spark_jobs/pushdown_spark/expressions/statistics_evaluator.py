@@ -46,14 +46,6 @@ class ColumnBounds:
     values: int | None = None
 
 
-@dataclass(frozen=True)
-class Probe:
-    """A column and the values to look up in its bloom filter, in ascending order."""
-
-    path: Path
-    values: tuple[Value, ...]
-
-
 def can_match(root: Node, statistics: Callable[[Path], ColumnBounds | None]) -> bool:
     """Return whether a row of the unit can pass.
 
@@ -65,28 +57,28 @@ def can_match(root: Node, statistics: Callable[[Path], ColumnBounds | None]) -> 
 def may_contain(root: Node, contains: Callable[[Path, Value], bool]) -> bool:
     """Return whether a row of the unit can pass, according to bloom filters. False is certain.
 
-    `contains` returns False only if no row has the value. It is called for the values of =, <=> and IN. Zeros of
-    floats are looked up with both signs, NaN never.
+    `contains` returns False only if no row has an equal value. It is called for the values of =, <=> and IN, not for
+    NaN.
     """
 
     def has_value(leaf: Node, truth: _Truth) -> bool:
         probe = _probe(leaf) if truth else None
-        return probe is None or any(contains(probe.path, value) for value in probe.values)
+        return probe is None or any(contains(probe[0], value) for value in probe[1])
 
     return _may_be(root, True, has_value)
 
 
-def probes(root: Node) -> tuple[Probe, ...]:
-    """Return the values that `may_contain` can look up, for each column whose bloom filter is worth reading."""
+def probes(root: Node) -> dict[Path, tuple[Value, ...]]:
+    """Return the values that `may_contain` can look up, in order, by the columns whose bloom filters have a use."""
     by_path: dict[Path, set[Value]] = {}
 
     def record(leaf: Node, truth: _Truth) -> bool:
         if truth and (probe := _probe(leaf)) is not None:
-            by_path.setdefault(probe.path, set()).update(probe.values)
+            by_path.setdefault(probe[0], set()).update(probe[1])
         return True
 
     _may_be(root, True, record)
-    return tuple(Probe(path, tuple(sorted(values))) for path, values in by_path.items())
+    return {path: tuple(sorted(values)) for path, values in by_path.items()}
 
 
 _Truth = bool | None
@@ -232,8 +224,8 @@ def _compare_columns(op: Op, left: _Range, right: _Range) -> _Pair:
     return overlap, True
 
 
-def _probe(node: Node) -> Probe | None:
-    """Return the values that satisfy an equality or a list, as a bloom filter stores them; None for other tests."""
+def _probe(node: Node) -> tuple[Path, tuple[Value, ...]] | None:
+    """Return the column of an equality or a list, and the values that satisfy it; None for other tests."""
     if not isinstance(node, Comparison | InList):
         return None
     values = node.values if isinstance(node, InList) else (node.value,)
@@ -241,6 +233,4 @@ def _probe(node: Node) -> Probe | None:
     has_nan = any(isinstance(value, float) and math.isnan(value) for value in values)
     if is_range or has_nan or (isinstance(node, InList) and node.has_nan) or node.column.type is LogicalType.BOOLEAN:
         return None
-    has_zeros = node.column.type in FLOATING and 0.0 in values
-    values = (*(value for value in values if value != 0.0), 0.0, -0.0) if has_zeros else values
-    return Probe(node.column.path, values)
+    return node.column.path, values

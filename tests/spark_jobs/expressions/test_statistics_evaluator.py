@@ -13,7 +13,7 @@ from pushdown_spark.expressions.binder import bind
 from pushdown_spark.expressions.bound import Node
 from pushdown_spark.expressions.parser import parse_predicate
 from pushdown_spark.expressions.scope import Scope
-from pushdown_spark.expressions.statistics_evaluator import ColumnBounds, Probe, can_match, may_contain, probes
+from pushdown_spark.expressions.statistics_evaluator import ColumnBounds, can_match, may_contain, probes
 from pushdown_spark.expressions.types import Path, Value
 
 SCHEMA = t.StructType(
@@ -208,7 +208,7 @@ def test_bounds_exclude_comparisons_of_two_columns() -> None:
 
 
 def _bounds_around(*values: Value) -> Callable[[Path, Value], bool]:
-    return lambda path, value: repr(value) in {repr(member) for member in values}
+    return lambda path, value: value in values
 
 
 @pytest.mark.parametrize(
@@ -244,13 +244,7 @@ def test_bloom_filters_exclude_equalities_with_missing_values(where: str, may: b
     assert may_contain(_root(where), _bounds_around(5, "xyz")) is may
 
 
-def test_zeros_are_looked_up_with_both_signs() -> None:
-    assert may_contain(_root("x = 0"), _bounds_around(-0.0))
-    assert may_contain(_root("x IN (0, 7)"), _bounds_around(-0.0))
-    assert may_contain(_root("x = 0"), _bounds_around(0.0))
-
-
 def test_probes_contain_the_columns_and_constants_of_equalities() -> None:
     actual = probes(_root("(i = 1 OR n.k IN (3, 2)) AND NOT (i <> 4) AND j > 7 AND NOT (j = 3) AND s = 'a'"))
-    assert set(actual) == {Probe(("i",), (1, 4)), Probe(("n", "k"), (2, 3)), Probe(("s",), ("a",))}
-    assert probes(_root("i > 1 OR x IS NULL OR b")) == ()
+    assert actual == {("i",): (1, 4), ("n", "k"): (2, 3), ("s",): ("a",)}
+    assert probes(_root("i > 1 OR x IS NULL OR b")) == {}

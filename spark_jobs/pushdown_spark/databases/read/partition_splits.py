@@ -43,11 +43,6 @@ class PartitionSplits:
     has_few_rows: bool = False
     is_small: bool = False
 
-    @property
-    def has_several(self) -> bool:
-        """Whether there is more than one partition."""
-        return len(self.conditions) > 1
-
 
 def single_partition(reason: str) -> PartitionSplits:
     """Return one partition with all rows."""

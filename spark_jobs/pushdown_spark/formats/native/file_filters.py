@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from pushdown_spark.contract import ConjunctReport, Exactness
+from pushdown_spark.contract.message import shorten
 from pushdown_spark.expressions.bound import Comparison, InList, Node, walk
 from pushdown_spark.expressions.types import DECLARED_TYPE, GREGORIAN_DAY, GREGORIAN_MICROS, LogicalType, Value
 from pushdown_spark.projection.paths import quote_name
@@ -141,8 +142,7 @@ def _describe_pushdown(
     source_filter = strategy.translateFilter(part.get(), _takes_members(spark, relation))
     if source_filter.isEmpty():
         return ""
-    text = str(source_filter.get().toString())
-    return f"Spark's reader: {text if len(text) <= _MAX_FILTER_LENGTH else f'{text[:_MAX_FILTER_LENGTH]}...'}"
+    return f"Spark's reader: {shorten(str(source_filter.get().toString()), _MAX_FILTER_LENGTH)}"
 
 
 def _takes_members(spark: SparkSession, relation: JavaObject) -> bool:

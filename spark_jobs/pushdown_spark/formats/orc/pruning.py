@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 
 from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
-from pushdown_spark.expressions.statistics_evaluator import ColumnBounds, Probe, can_match, may_contain, probes
+from pushdown_spark.expressions.statistics_evaluator import ColumnBounds, can_match, may_contain, probes
 from pushdown_spark.expressions.types import Path, Value
 from pushdown_spark.formats.orc.bloom_filters import HashedValues, are_filters_reliable
 from pushdown_spark.formats.orc.column_mapping import member
@@ -146,21 +146,17 @@ class RowGroupPruner:
         """The hashed values of the filter by column."""
         if self._filter is None:
             return {}
-        by_path = {}
-        for probe in probes(self._filter.root):
-            hashes = self._hash(probe)
-            if hashes is not None:
-                by_path[probe.path] = hashes
-        return by_path
+        hashes = {path: self._hash(path, values) for path, values in probes(self._filter.root).items()}
+        return {path: values for path, values in hashes.items() if values is not None}
 
-    def _hash(self, probe: Probe) -> HashedValues | None:
-        column = self._columns[probe.path]
+    def _hash(self, path: Path, values: Sequence[Value]) -> HashedValues | None:
+        column = self._columns[path]
         if column is None:
             return None
         kind = OrcTypeKind(self._tail.types[column].kind)
         if not are_filters_reliable(self._tail.footer, kind):
             return None
         try:
-            return HashedValues(probe.values, kind)
+            return HashedValues(values, kind)
         except (ValueError, OverflowError):
             return None

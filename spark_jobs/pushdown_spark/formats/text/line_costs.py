@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
@@ -164,10 +164,6 @@ class TextCosts:
         cold = _COLD_JVM if self._source.cold else 1.0
         candidate = costs.jvm_candidate + self._line_bytes * costs.jvm_candidate_byte + self._skim + self._parse
         return _JVM_QUERY * cold + self._lines * (line * cold + fraction * candidate)
-
-    def predict(self, pushdown: Mapping[str, float]) -> Mapping[str, float]:
-        """Return the CPU seconds of the pushdown readers and of Spark's."""
-        return {**pushdown, "spark": self.spark()}
 
     def check_cost(self, seconds: float, reason: str) -> None:
         """Raise UnsupportedError if a reader that takes these seconds is not cheaper than Spark's, with a margin."""

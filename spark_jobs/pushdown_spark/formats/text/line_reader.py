@@ -111,12 +111,7 @@ class LineReader:
     def _compressed_windows(self) -> Iterator[Window]:
         split = self._split
         with split.storage.open(split.path) as raw, _open_decompressor(raw, split.compression) as stream:
-            divider = _WindowDivider(stream, None, self._ends_at_returns)
-            for window in divider.windows():
-                self.bytes_read = raw.bytes_fetched
-                self.bytes_searched += window.length
-                yield window
-            self.bytes_read = raw.bytes_fetched
+            yield from self._count(raw, _WindowDivider(stream, None, self._ends_at_returns))
 
     def _uncompressed_windows(self) -> Iterator[Window]:
         """Read an uncompressed split. A line that starts in the split before belongs to that split."""
@@ -125,11 +120,15 @@ class LineReader:
         start = max(split.start - 1, 0)
         with split.storage.open(split.path, start, split.end) as raw:
             divider = _WindowDivider(raw, split.end - start, self._ends_at_returns, drops_first=split.start > 0)
-            for window in divider.windows():
-                self.bytes_read = raw.bytes_fetched
-                self.bytes_searched += window.length
-                yield window
+            yield from self._count(raw, divider)
+
+    def _count(self, raw: RangeFile, divider: _WindowDivider) -> Iterator[Window]:
+        """Yield the windows, and count their bytes."""
+        for window in divider.windows():
             self.bytes_read = raw.bytes_fetched
+            self.bytes_searched += window.length
+            yield window
+        self.bytes_read = raw.bytes_fetched
 
 
 @contextmanager

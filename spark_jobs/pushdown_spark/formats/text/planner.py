@@ -255,7 +255,7 @@ class _CarrierChoice:
         is_auto = self._request.source.reader is ReaderChoice.AUTO
         if is_auto:
             plans.sort(key=attrgetter("seconds"))
-        predicted = self._costs.predict({plan.carrier: plan.seconds for plan in plans})
+        predicted = {plan.carrier: plan.seconds for plan in plans} | {"spark": self._costs.spark()}
         problems = []
         for plan in plans:
             try:
