@@ -48,9 +48,9 @@ _LONGEST_PREDICATE = 120
 
 def queries(shape: Shape, table: Table, rows: int, rng: random.Random) -> list[Query]:
     """Return queries from no row to all rows of a table, in random order."""
-    found = list(_queries([column for column in shape.columns if column in table.columns], rows, rng))
-    rng.shuffle(found)
-    return found
+    queries = list(_queries([column for column in shape.columns if column in table.columns], rows, rng))
+    rng.shuffle(queries)
+    return queries
 
 
 def _queries(columns: list[Column], rows: int, rng: random.Random) -> Iterator[Query]:
@@ -196,23 +196,23 @@ def measure_cell(bench: Bench, tiny: Bench, shape: Shape, query: Query, rounds: 
     small = tiny.engines(query, forced=True)
     repeat(small, [name for name in small if name != "on again"], _SETTLE)
     rows = bench.count(query)
-    measured = measure(bench.engines(query, forced=forced), rounds)
-    best = min(("on", "off"), key=lambda name: statistics.median(measured[name].cpu))
-    others = [name for name in ("workers", "jvm", "ours") if name in measured]
-    fastest = min(others, key=lambda name: statistics.median(measured[name].cpu), default=None)
+    measurements = measure(bench.engines(query, forced=forced), rounds)
+    best = min(("on", "off"), key=lambda name: statistics.median(measurements[name].cpu))
+    others = [name for name in ("workers", "jvm", "ours") if name in measurements]
+    fastest = min(others, key=lambda name: statistics.median(measurements[name].cpu), default=None)
     return Cell(
         fmt,
         shape.name,
         query.name,
         query.where or "",
         rows,
-        measured["auto"].rows == rows,
+        measurements["auto"].rows == rows,
         *bench.choice(),
-        statistics.median(measured["auto"].cpu),
-        statistics.median(measured[best].cpu),
-        ratio(measured, best, "auto", "cpu"),
-        ratio(measured, "on", "on again", "cpu"),
-        None if fastest is None else (fastest, ratio(measured, best, fastest, "cpu")),
+        statistics.median(measurements["auto"].cpu),
+        statistics.median(measurements[best].cpu),
+        ratio(measurements, best, "auto", "cpu"),
+        ratio(measurements, "on", "on again", "cpu"),
+        None if fastest is None else (fastest, ratio(measurements, best, fastest, "cpu")),
     )
 
 
@@ -231,11 +231,11 @@ def summary(cells: list[Cell]) -> list[str]:
         f"- wrong number of rows: {sum(not cell.is_right for cell in cells)}",
     ]
     for name in FORMATS:
-        found = [cell.ratio for cell in cells if cell.format == name]
-        if found:
+        ratios = [cell.ratio for cell in cells if cell.format == name]
+        if ratios:
             lines.append(
-                f"- {name}: {len(found)} queries, median {statistics.median(found):.2f}, least {min(found):.2f}, "
-                f"{sum(number < GOAL for number in found)} below {GOAL}"
+                f"- {name}: {len(ratios)} queries, median {statistics.median(ratios):.2f}, least {min(ratios):.2f}, "
+                f"{sum(number < GOAL for number in ratios)} below {GOAL}"
             )
     lines += ["", "Least ratios:", ""]
     for cell in sorted(cells, key=lambda cell: cell.ratio)[:_WORST]:
@@ -284,8 +284,8 @@ def main() -> None:
         bench = Bench(spark, write(spark, shape, name, rows, home / "table"))
         tiny = Bench(spark, write(spark, shape, name, _TINY_ROWS, home / "tiny"))
         drawn = queries(shape, bench.table, rows, chosen)
-        found = [query for query in drawn if is_chosen(query.name, arguments.only)]
-        for query in found[: arguments.queries]:
+        result = [query for query in drawn if is_chosen(query.name, arguments.only)]
+        for query in result[: arguments.queries]:
             cell = measure_cell(bench, tiny, shape, query, arguments.rounds, forced=arguments.forced, fmt=name)
             cells.append(cell)
             print(cell.line, flush=True)

@@ -56,10 +56,10 @@ def queries(scale: int) -> list[AvroQuery]:
         ("half", f"l_partkey <= {100_000 * scale}", range(100_000 * scale + 1)),
         ("all", None, None),
     ]
-    found = [AvroQuery(name, where, keys=keys) for name, where, keys in conditions]
-    narrow = [replace(query, name=f"{query.name}, 2 columns", columns=_TWO) for query in found]
-    packed = [replace(found[0], name=f"needle, {codec}", codec=codec) for codec in _OTHER_CODECS]
-    return found + narrow + packed
+    queries = [AvroQuery(name, where, keys=keys) for name, where, keys in conditions]
+    narrow = [replace(query, name=f"{query.name}, 2 columns", columns=_TWO) for query in queries]
+    packed = [replace(queries[0], name=f"needle, {codec}", codec=codec) for codec in _OTHER_CODECS]
+    return queries + narrow + packed
 
 
 def repack(spark: SparkSession, lineitem: Path, codec: str) -> Path:
@@ -96,7 +96,7 @@ class Bench:
     def engines(self, query: AvroQuery) -> Engines:
         """Return the action of each reader for a query."""
         path = str(repack(self._spark, self._data, query.codec))
-        found: Engines = {
+        engines: Engines = {
             "pushdown": lambda: scan(self._spark, query, path=path, format="avro", reader="pushdown"),
             "auto": lambda: scan(self._spark, query, path=path, format="avro", reader="auto"),
             "spark on": lambda: self._spark_reader(query, path, pushdown=True),
@@ -109,7 +109,7 @@ class Bench:
             "duckdb": lambda: duckdb_rows(query.sql(f"read_avro('{self._data}/*.avro')"), "LOAD avro"),
         }
         chosen = self._peers if query.name in _WITH_PEERS else ()
-        return found | {name: action for name, action in peers.items() if name in chosen}
+        return engines | {name: action for name, action in peers.items() if name in chosen}
 
     def _spark_reader(self, query: Query, path: str, *, pushdown: bool) -> int:
         self._spark.conf.set(_PUSHDOWN, str(pushdown).lower())
@@ -119,21 +119,21 @@ class Bench:
 
     def _fastavro(self, query: AvroQuery) -> int:
         """Read record by record, as fastavro's users do."""
-        kept = 0
+        row_count = 0
         for path in sorted(self._data.glob("*.avro")):
             with path.open("rb") as file:
                 for record in fastavro.reader(file):
-                    kept += query.keys is None or record["l_partkey"] in query.keys
-        return kept
+                    row_count += query.keys is None or record["l_partkey"] in query.keys
+        return row_count
 
     def _polars(self, query: AvroQuery) -> int:
         """Read whole files with selected columns, because Polars' reader has no filter."""
-        kept = 0
+        row_count = 0
         for path in sorted(self._data.glob("*.avro")):
             names = None if query.columns is None else list(dict.fromkeys((*query.columns, "l_partkey")))
             frame = pl.read_avro(path, columns=names)
-            kept += (frame if query.keys is None else frame.filter(pl.col("l_partkey").is_in(query.keys))).height
-        return kept
+            row_count += (frame if query.keys is None else frame.filter(pl.col("l_partkey").is_in(query.keys))).height
+        return row_count
 
     def _datafusion(self, query: Query) -> int:
         context = datafusion.SessionContext(datafusion.SessionConfig().with_target_partitions(2))
@@ -150,15 +150,15 @@ def possible_peers(data: Path) -> frozenset[str]:
         "datafusion": lambda: datafusion.SessionContext().read_avro(str(path)).limit(1).collect(),
         "duckdb": lambda: duckdb.connect().execute(f"LOAD avro; FROM read_avro('{path}') LIMIT 1"),
     }
-    found = set()
+    names = set()
     for name, attempt in attempts.items():
         try:
             attempt()
-            found.add(name)
+            names.add(name)
         except Exception as problem:
             # Each engine has its own errors for what it cannot read.
             print(f"{name} is left out: {str(problem).splitlines()[0]}", flush=True)
-    return frozenset(found)
+    return frozenset(names)
 
 
 _COMPARISONS = (
@@ -189,9 +189,9 @@ def _line(query: Query, measured: dict[str, Measured]) -> str:
 def _known(results: Path, scale: int) -> Raw:
     """Return the results of earlier runs. A run with `--only` adds to them."""
     file = results / f"avro-sf{scale}.json"
-    found = json.loads(file.read_text()) if file.exists() else {}
+    result = json.loads(file.read_text()) if file.exists() else {}
     return {
-        name: {engine: Measured(**figures) for engine, figures in engines.items()} for name, engines in found.items()
+        name: {engine: Measured(**figures) for engine, figures in engines.items()} for name, engines in result.items()
     }
 
 
@@ -210,9 +210,9 @@ def main() -> None:
     for query in queries(arguments.scale):
         if not is_chosen(query.name, arguments.only):
             continue
-        measured = measure(bench.engines(query), arguments.rounds, warm_up=1)
-        raw[query.name] = measured
-        print(_line(query, measured), flush=True)
+        measurements = measure(bench.engines(query), arguments.rounds, warm_up=1)
+        raw[query.name] = measurements
+        print(_line(query, measurements), flush=True)
         _write(arguments.results, arguments.scale, arguments.rounds, raw)
     spark.stop()
 
@@ -222,7 +222,7 @@ def _write(results: Path, scale: int, rounds: int, raw: Raw) -> None:
         f"TPC-H lineitem, scale {scale}, written by Spark with its default codec. {rounds} interleaved rounds after a "
         "warm-up, medians of the ratios within rounds (above 1: the pushdown reader takes less)."
     )
-    figures = {name: {engine: asdict(measured) for engine, measured in each.items()} for name, each in raw.items()}
+    figures = {name: {engine: asdict(times) for engine, times in each.items()} for name, each in raw.items()}
     write_page(results / f"avro-sf{scale}.md", "Avro scans", about, _table(scale, raw), figures)
 
 

@@ -133,10 +133,10 @@ def _measure(variants: Sequence[Callable[[], object]]) -> list[float]:
     """Return the microseconds of each variant."""
     times: list[list[float]] = [[] for _ in variants]
     for _ in range(_ROUNDS):
-        for variant, found in zip(variants, times, strict=True):
-            if not found or found[0] < _SLOW:
-                found.append(_time_run(variant))
-    return [statistics.median(found) * 1e6 for found in times]
+        for variant, actual in zip(variants, times, strict=True):
+            if not actual or actual[0] < _SLOW:
+                actual.append(_time_run(variant))
+    return [statistics.median(actual) * 1e6 for actual in times]
 
 
 def _time_run(run: Callable[[], object]) -> float:
@@ -169,10 +169,10 @@ def _all(tests: Sequence[RowTest]) -> RowTest:
     def test(row: Row) -> bool | None:
         answer: bool | None = True
         for part in tests:
-            found = part(row)
-            if found is False:
+            actual = part(row)
+            if actual is False:
                 return False
-            if found is None:
+            if actual is None:
                 answer = None
         return answer
 
@@ -183,10 +183,10 @@ def _any(tests: Sequence[RowTest]) -> RowTest:
     def test(row: Row) -> bool | None:
         answer: bool | None = False
         for part in tests:
-            found = part(row)
-            if found is True:
+            actual = part(row)
+            if actual is True:
                 return True
-            if found is None:
+            if actual is None:
                 answer = None
         return answer
 
@@ -199,14 +199,14 @@ def _in(place: int, values: frozenset[object]) -> RowTest:
 
 def _comparison(place: int, op: Op, value: int) -> RowTest:
     def test(row: Row) -> bool | None:
-        found = row[place]
-        if found is None:
+        actual = row[place]
+        if actual is None:
             return None
         if op is Op.EQ:
-            return found == value
+            return actual == value
         if op in (Op.LT, Op.LE):
-            return found < value or (op is Op.LE and found == value)
-        return found > value or (op is Op.GE and found == value)
+            return actual < value or (op is Op.LE and actual == value)
+        return actual > value or (op is Op.GE and actual == value)
 
     return test
 

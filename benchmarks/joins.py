@@ -114,14 +114,14 @@ class Bench:
 
     def _analyze_tables(self) -> float:
         """Create all tables in a catalog with statistics of all columns. Return the seconds that this took."""
-        started = time.perf_counter()
+        start = time.perf_counter()
         self._spark.sql(f"CREATE DATABASE IF NOT EXISTS {_CATALOG_DATABASE}")
         for table in self._tables:
             place = self._data / f"{table}.parquet"
             name = f"{_CATALOG_DATABASE}.{table}"
             self._spark.sql(f"CREATE TABLE IF NOT EXISTS {name} USING parquet LOCATION '{place.resolve()}'")
             self._spark.sql(f"ANALYZE TABLE {name} COMPUTE STATISTICS FOR ALL COLUMNS")
-        return time.perf_counter() - started
+        return time.perf_counter() - start
 
     @property
     def engines(self) -> tuple[Callable[[str], Run], ...]:
@@ -167,15 +167,15 @@ class Bench:
         planning = time.perf_counter() - wall
         timer.start()
         try:
-            found = [str(tuple(map(_normalize, row))) for row in frame.collect()]
+            pairs = [str(tuple(map(_normalize, row))) for row in frame.collect()]
             plans = watch.executed_plans()
             rows = sum(node.rows or 0 for plan in plans for node in plan.nodes() if is_join(node))
         except (PySparkException, Py4JJavaError):
             # The run was stopped at the limit. The exception depends on what Spark was doing.
-            found, rows = [], None
+            pairs, rows = [], None
         finally:
             timer.cancel()
-        return Run(time.perf_counter() - wall, tree_seconds() - cpu, rows, planning, found)
+        return Run(time.perf_counter() - wall, tree_seconds() - cpu, rows, planning, pairs)
 
 
 def _normalize(value: object) -> object:
@@ -279,9 +279,9 @@ def summary(found: Sequence[Pair], analyzing: float | None) -> str:
 
 def _against(name: str, runs: Sequence[tuple[tuple[Run, ...], tuple[Run, ...]]]) -> str:
     both = [(ours, theirs) for ours, theirs in runs if ours[0].rows is not None and theirs[0].rows is not None]
-    stopped = sum(theirs[0].rows is None and ours[0].rows is not None for ours, theirs in runs)
+    stop_count = sum(theirs[0].rows is None and ours[0].rows is not None for ours, theirs in runs)
     if not both:
-        return f"{name}: no run that both finish; {stopped} are finished by us alone."
+        return f"{name}: no run that both finish; {stop_count} are finished by us alone."
     walls = [_wall(theirs, ours) for ours, theirs in both]
     rows = [max(theirs[0].rows or 0, 1) / max(ours[0].rows or 0, 1) for ours, theirs in both]
     sentence = (
@@ -289,9 +289,9 @@ def _against(name: str, runs: Sequence[tuple[tuple[Run, ...], tuple[Run, ...]]])
         f"(least {min(walls):.2f}) and {statistics.geometric_mean(rows):.2f} times our rows through joins, both in "
         "geometric mean."
     )
-    if stopped:
+    if stop_count:
         sentence += (
-            f" {stopped} more are finished by us alone: with what these took until they were stopped it takes "
+            f" {stop_count} more are finished by us alone: with what these took until they were stopped it takes "
             f"{statistics.geometric_mean(_wall(theirs, ours) for ours, theirs in runs):.2f} times our wall time."
         )
     return sentence
@@ -374,17 +374,17 @@ def main() -> None:
             engine(query.orders()["published"])
     lines = titles(analyzed=workload.analyzed)
     print(*lines, sep="\n", flush=True)
-    found: list[Pair] = []
+    result: list[Pair] = []
     for pair in pairs(bench, queries, arguments.rounds, arguments.at_most):
-        found.append(pair)
+        result.append(pair)
         lines.append(line(pair))
         print(lines[-1], flush=True)
         suffix = "" if arguments.workload == "tpch" else f"-{arguments.workload}"
         page = arguments.results / f"joins{suffix}-sf{arguments.scale:g}.md"
         about = f"{workload.name}, seed {arguments.seed}, scale {arguments.scale:g}, Parquet"
-        about += f"; {_number_of_rounds(found)} interleaved rounds"
-        _write(page, about, [*lines, "", summary(found, bench.analyzing)], found)
-    print(summary(found, bench.analyzing))
+        about += f"; {_number_of_rounds(result)} interleaved rounds"
+        _write(page, about, [*lines, "", summary(result, bench.analyzing)], result)
+    print(summary(result, bench.analyzing))
     spark.stop()
 
 

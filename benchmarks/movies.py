@@ -53,8 +53,8 @@ _NULL_SHARE = 0.1
 def movies(share: float, cache: Path) -> Workload:
     """Return the workload with a share of IMDB's rows. Its data are stored in a directory below `cache`."""
     data = cache / f"movies-{share:g}"
-    listed = tomllib.loads((_package() / "data_manifest.toml").read_text())
-    tables = {table["name"]: table for table in listed["tables"]}
+    manifest = tomllib.loads((_package() / "data_manifest.toml").read_text())
+    tables = {table["name"]: table for table in manifest["tables"]}
     queries = _queries()
     rows = {
         name: table["row_count"] if table["row_count"] <= _MAX_TYPES else max(int(table["row_count"] * share), 1)

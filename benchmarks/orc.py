@@ -166,8 +166,8 @@ def main() -> None:
     for query in (*_wide_queries(), *_lineitem_queries(arguments.scale)):
         if is_chosen(query.name, arguments.only):
             repeat(bench.engines(replace(query, table=_few(query.table))), COMPARED, SETTLE)
-            measured = measure(bench.engines(query), arguments.rounds, warm_up=2)
-            table.add(query.name, _cells(query, measured), measured)
+            measurements = measure(bench.engines(query), arguments.rounds, warm_up=2)
+            table.add(query.name, _cells(query, measurements), measurements)
     spark.stop()
 
 

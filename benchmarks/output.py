@@ -123,9 +123,9 @@ def main() -> None:
                 "v2": partial(outputs.by_spark, case, "v2"),
             }
             # The order is random, because the disk still writes one engine's files while the next runs.
-            measured = measure(engines, arguments.rounds, _WARM_UP, order=Random(arguments.rounds))
-            wall = [seconds(measured, engine, "wall") for engine in ("v1", "v2", "ours")]
-            ratios = [column.cell(measured) for column in _COMPARISONS]
+            measurements = measure(engines, arguments.rounds, _WARM_UP, order=Random(arguments.rounds))
+            wall = [seconds(measurements, engine, "wall") for engine in ("v1", "v2", "ours")]
+            ratios = [column.cell(measurements) for column in _COMPARISONS]
             table.add(case.name, [case.name, f"{arguments.rows // case.modulus:,}", *wall, *ratios])
             outputs.clear()
     spark.stop()

@@ -97,8 +97,8 @@ class Bench:
 def _polars_rows(path: str, query: Query) -> int:
     """Run Polars' streaming engine, which returns all rows at once."""
     frame = pl.scan_parquet(f"{path}/*.parquet", parallel="prefiltered")
-    found = pl.SQLContext(t=frame).execute(query.sql("t"))
-    return int(found.collect(engine="streaming").height)
+    result = pl.SQLContext(t=frame).execute(query.sql("t"))
+    return int(result.collect(engine="streaming").height)
 
 
 _COMPARISONS = (*cpu_and_wall("ours / Spark", "spark", "pushdown"), *cpu_and_wall("auto / Spark", "spark", "auto"))

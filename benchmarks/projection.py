@@ -93,16 +93,16 @@ def engines(spark: SparkSession, data: Data) -> Engines:
     def sparks(query: Query) -> int:
         return save_selected(spark.read.format(data.spark_format).schema(data.schema).load(str(data.path)), query)
 
-    found: Engines = {
+    engines_by_name: Engines = {
         "two": lambda: scan(spark, two, **source),
         "all": lambda: scan(spark, every, **source),
         "spark two": lambda: sparks(two),
         "spark all": lambda: sparks(every),
     }
     if data.source_format in _OURS:
-        found["our two"] = lambda: scan(spark, two, **source, reader="pushdown")
-        found["our all"] = lambda: scan(spark, every, **source, reader="pushdown")
-    return found
+        engines_by_name["our two"] = lambda: scan(spark, two, **source, reader="pushdown")
+        engines_by_name["our all"] = lambda: scan(spark, every, **source, reader="pushdown")
+    return engines_by_name
 
 
 _COMPARISONS = (
@@ -130,9 +130,9 @@ def main() -> None:
     table = ResultTable(arguments.results / "projection.md", "2 of 120 columns", about, titles)
     for data in tables(arguments.cache / f"projection-{arguments.rows}", arguments.only):
         prepare(spark, data, arguments.rows)
-        measured = measure(engines(spark, data), arguments.rounds, warm_up=2)
-        ratios = [column.cell(measured) for column in _COMPARISONS]
-        table.add(data.name, [data.name, seconds(measured, "all"), *ratios])
+        measurements = measure(engines(spark, data), arguments.rounds, warm_up=2)
+        ratios = [column.cell(measurements) for column in _COMPARISONS]
+        table.add(data.name, [data.name, seconds(measurements, "all"), *ratios])
     spark.stop()
 
 

@@ -280,8 +280,8 @@ def main() -> None:
             table.add_lines(_head(database))
             for query in queries(rows.num_rows):
                 if is_chosen(query.name, arguments.only):
-                    measured = measure(bench.engines(query), arguments.rounds)
-                    table.add(f"{database.name}: {query.name}", _cells(query, database, measured), measured)
+                    measurements = measure(bench.engines(query), arguments.rounds)
+                    table.add(f"{database.name}: {query.name}", _cells(query, database, measurements), measurements)
     spark.stop()
 
 

@@ -55,9 +55,9 @@ class ResultTable:
 
     def add_lines(self, lines: Iterable[str]) -> None:
         """Print and write lines."""
-        added = list(lines)
-        print(*added, sep="\n", flush=True)
-        self.lines += added
+        new_lines = list(lines)
+        print(*new_lines, sep="\n", flush=True)
+        self.lines += new_lines
         write_page(self._page, self._title, self._about, self.lines, self.figures or None)
 
     def add(self, name: str, cells: Iterable[str], measured: Mapping[str, Measured] | None = None) -> None:

@@ -37,19 +37,19 @@ def measure(
 
     `prepare` is called with the name of an engine before each of its runs. `order` draws the order of each round.
     """
-    measured = {name: Measured() for name in engines}
+    measurements = {name: Measured() for name in engines}
     for number in range(rounds + warm_up):
         for name in engines if order is None else order.sample(sorted(engines), len(engines)):
             prepare(name)
             wall, cpu, read = time.perf_counter(), tree_seconds(), _tree_bytes()
             rows = engines[name]()
-            figures = measured[name]
+            figures = measurements[name]
             figures.rows = rows
             if number >= warm_up:
                 figures.wall.append(time.perf_counter() - wall)
                 figures.cpu.append(tree_seconds() - cpu)
                 figures.read.append(_tree_bytes() - read)
-    return measured
+    return measurements
 
 
 def repeat(engines: Mapping[str, Callable[[], int]], names: Iterable[str], times: int) -> None:

@@ -91,15 +91,15 @@ def prepare(spark: SparkSession, source_format: str, scale: float, target: Path)
 def servers(names: Sequence[str]) -> Iterator[dict[str, Server]]:
     """Run the servers of stores during the block."""
     with ExitStack() as stack:
-        found: dict[str, Server] = {}
+        servers_by_name: dict[str, Server] = {}
         for name in names:
             directory = Path(stack.enter_context(TemporaryDirectory()))
             if name == _HDFS:
                 root = stack.enter_context(hdfs_server.run_server(directory))
-                found[name] = Hdfs(root, {"dfs.namenode.http-address": hdfs_server.http_address(directory)})
+                servers_by_name[name] = Hdfs(root, {"dfs.namenode.http-address": hdfs_server.http_address(directory)})
             else:
-                found[name] = stack.enter_context(run_server(_SERVERS[name], directory))
-        yield found
+                servers_by_name[name] = stack.enter_context(run_server(_SERVERS[name], directory))
+        yield servers_by_name
 
 
 @contextmanager
@@ -211,11 +211,11 @@ def engines_of(query: Query, source_format: str) -> list[str]:
 def measure_query(store: str, bench: Bench, query: Query, rows: int, rounds: int) -> Cell:
     """Compare the engines for one query, which must return a number of rows."""
     names, engines = engines_of(query, bench.table.format), bench.engines(query, forced=True)
-    measured = measure({name: engines[name] for name in names}, rounds)
-    sparks = [name for name in ("on", "off") if name in measured]
-    best = min(sparks, key=lambda name: statistics.median(measured[name].cpu))
-    is_right = all(measured[name].rows == rows for name in names if name not in sparks)
-    return Cell(store, bench.table.format, query.name, rows, is_right, *bench.choice(), best, measured)
+    measurements = measure({name: engines[name] for name in names}, rounds)
+    sparks = [name for name in ("on", "off") if name in measurements]
+    best = min(sparks, key=lambda name: statistics.median(measurements[name].cpu))
+    is_right = all(measurements[name].rows == rows for name in names if name not in sparks)
+    return Cell(store, bench.table.format, query.name, rows, is_right, *bench.choice(), best, measurements)
 
 
 class Data:
@@ -242,11 +242,11 @@ class Data:
         rows = bench.table.load(self._spark).where("l_orderkey = 100 AND l_linenumber = 1")
         comment = rows.select("l_comment").collect()[0][0]
         drawn = queries(name, int(_PARTS * self.scales[name]), comment)
-        found = [query for query in drawn if is_chosen(query.name, only)]
-        for query in found:
+        result = [query for query in drawn if is_chosen(query.name, only)]
+        for query in result:
             small = few.engines(query, forced=True)
             repeat(small, small, _SETTLE)
-        return {query: bench.count(query) for query in found}
+        return {query: bench.count(query) for query in result}
 
 
 def run(arguments: Namespace, found: Mapping[str, Server]) -> None:
@@ -280,8 +280,8 @@ def main() -> None:
     parser.add_argument("--stores", nargs="*", default=[*_SERVERS, _HDFS])
     parser.add_argument("--formats", nargs="*", default=FORMATS)
     arguments = parser.parse_args()
-    with servers(arguments.stores) as found:
-        process = get_context("spawn").Process(target=run, args=(arguments, found))
+    with servers(arguments.stores) as servers_by_name:
+        process = get_context("spawn").Process(target=run, args=(arguments, servers_by_name))
         process.start()
         process.join()
     sys.exit(process.exitcode)

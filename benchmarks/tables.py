@@ -169,9 +169,9 @@ def main() -> None:
                 engines: Engines = {engine: partial(tables.by_spark, target, mode, engine) for engine in target.jdbc}
                 engines["ours"] = partial(tables.by_ours, target, mode)
                 clear = partial(target.clear, mode)
-                measured = measure(engines, arguments.rounds, prepare=clear, order=Random(arguments.rounds))
-                wall = [seconds(measured, engine, "wall") for engine in _ENGINES]
-                ratios = [column.cell(measured) for column in _COMPARISONS]
+                measurements = measure(engines, arguments.rounds, prepare=clear, order=Random(arguments.rounds))
+                wall = [seconds(measurements, engine, "wall") for engine in _ENGINES]
+                ratios = [column.cell(measurements) for column in _COMPARISONS]
                 name = _NAMES[target.product]
                 table.add(f"{name}: {mode}", [name, mode.value, f"{tables.count:,}", *wall, *ratios])
     spark.stop()

@@ -134,16 +134,16 @@ def cases(scale: int, cache: Path) -> list[Case]:
     wide_schema = ddl(spark.read.parquet(str(wide)).schema)
     spark.stop()
     csv = {"format": "csv", "schema": SCHEMA, "options": {"header": "true"}}
-    found = [
+    tasks = [
         Case(f"CSV, {size} MB", {**csv, "path": [str(_cut(data["csv"], size, cache))]}, _needle(1)) for size in _CUTS
     ]
-    found.append(Case(f"CSV, scale {scale}", {**csv, "path": [str(data["csv"])]}, _needle(scale)))
-    found.insert(1, replace(found[0], name=f"{_COPIES} scans of CSV, {_CUTS[0]} MB", copies=_COPIES))
+    tasks.append(Case(f"CSV, scale {scale}", {**csv, "path": [str(data["csv"])]}, _needle(scale)))
+    tasks.insert(1, replace(tasks[0], name=f"{_COPIES} scans of CSV, {_CUTS[0]} MB", copies=_COPIES))
     nested = {"format": "json", "schema": NESTED_SCHEMA, "options": {}, "path": [str(data["json"])]}
     plain = {"format": "avro", "schema": SCHEMA, "options": {}}
     large = {**nested, "path": [str(_link_files(data["json"], cache, _LARGE))]}
     return [
-        *found,
+        *tasks,
         Case(f"JSON, scale {scale}", nested, _needle(scale)),
         Case("JSON, 24 GB", large, _needle(scale)),
         Case("JSON, 24 GB, nested value", large, f"part.key = {100_001 * scale}"),
@@ -198,9 +198,9 @@ def main() -> None:
     table = ResultTable(arguments.results / "tasks.md", "Whole tasks", about, _TITLES)
     with tempfile.TemporaryDirectory() as work:
         tasks = Tasks(Path(work))
-        found = cases(arguments.scale, arguments.cache)
-        tasks.prepare(found[0])
-        for case in found:
+        result = cases(arguments.scale, arguments.cache)
+        tasks.prepare(result[0])
+        for case in result:
             if not is_chosen(case.name, arguments.only):
                 continue
             engines: Engines = {
@@ -208,10 +208,10 @@ def main() -> None:
                 "ours": partial(tasks.ours, case),
                 "archived": partial(tasks.run_with_archive, case),
             }
-            measured = measure(engines, arguments.rounds)
-            wall = [seconds(measured, engine, "wall") for engine in engines]
-            ratios = [column.cell(measured) for column in _COMPARISONS]
-            table.add(case.name, [case.name, f"{measured['ours'].rows:,}", *wall, *ratios])
+            measurements = measure(engines, arguments.rounds)
+            wall = [seconds(measurements, engine, "wall") for engine in engines]
+            ratios = [column.cell(measurements) for column in _COMPARISONS]
+            table.add(case.name, [case.name, f"{measurements['ours'].rows:,}", *wall, *ratios])
 
 
 if __name__ == "__main__":

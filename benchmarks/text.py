@@ -125,7 +125,7 @@ def _after_a_moment(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatc
 def _polars_predicate(query: Query) -> pl.Expr:
     """Return the predicate for Polars. JSON dates stay strings there and are compared as strings."""
     part, comment, shipped = pl.col("l_partkey"), pl.col("l_comment"), pl.col("l_shipdate").cast(pl.String)
-    known = {
+    costs = {
         "needle equality": part == 12345,
         "IN of 10": part.is_in(_PARTS_10),
         "IN of 1,000": part.is_in(_PARTS_1000),
@@ -135,7 +135,7 @@ def _polars_predicate(query: Query) -> pl.Expr:
         "50 % date range": shipped >= "1995-06-17",
         "nested equality": pl.col("part").struct.field("key") == 101233,
     }
-    return known[query.name.removesuffix(", 2 columns")]
+    return costs[query.name.removesuffix(", 2 columns")]
 
 
 _COMPARISONS = (
@@ -167,9 +167,9 @@ def fixed_cost(spark: SparkSession, tiny: dict[str, Path], rounds: int) -> list[
     bench = Bench(spark, tiny, ("auto", "jvm", "spark off", "duckdb", "polars"))
     lines = []
     for name in tiny:
-        measured = bench.measure(Query("fixed cost", "l_partkey = 12345", table=name), rounds)
-        for engine in measured:
-            wall, cpu = seconds(measured, engine, "wall"), seconds(measured, engine)
+        measurements = bench.measure(Query("fixed cost", "l_partkey = 12345", table=name), rounds)
+        for engine in measurements:
+            wall, cpu = seconds(measurements, engine, "wall"), seconds(measurements, engine)
             lines.append(f"- {name}, {engine}: {wall} s wall, {cpu} s CPU")
     return lines
 
@@ -196,8 +196,8 @@ def main() -> None:
     for query in _queries():
         if is_chosen(f"{query.table} {query.name}", arguments.only):
             tiny.repeat(query, SETTLE)
-            measured = bench.measure(query, arguments.rounds)
-            table.add(f"{query.table} {query.name}", _cells(query, measured), measured)
+            measurements = bench.measure(query, arguments.rounds)
+            table.add(f"{query.table} {query.name}", _cells(query, measurements), measurements)
     costs = fixed_cost(spark, files, arguments.rounds)
     table.add_lines(["", "Fixed cost of a query (a file of one line):", *costs])
     spark.stop()

@@ -36,11 +36,11 @@ class Generator:
     def workload(self, scale: float, cache: Path) -> Workload:
         """Return the workload of a scale. Its data are stored in a directory below `cache`."""
         data = cache / f"{self.extension}-{scale:g}"
-        listed = data / "queries.json"
-        if not listed.exists():
+        queries_file = data / "queries.json"
+        if not queries_file.exists():
             self._write(scale, data)
         tables = tuple(sorted(path.stem for path in data.glob("*.parquet")))
-        return Workload(data, tables, json.loads(listed.read_text()))
+        return Workload(data, tables, json.loads(queries_file.read_text()))
 
     def _write(self, scale: float, data: Path) -> None:
         data.mkdir(parents=True, exist_ok=True)
@@ -52,8 +52,8 @@ class Generator:
         for (table,) in connection.execute("SELECT table_name FROM information_schema.tables").fetchall():
             path = data / f"{table}.parquet"
             connection.execute(f"COPY {table} TO '{path}' (FORMAT parquet, ROW_GROUP_SIZE 100000)")
-        found = connection.execute(f"SELECT query_nr, query FROM {self.queries_function}()").fetchall()
-        (data / "queries.json").write_text(json.dumps({number: text.strip(" ;\n") for number, text in found}))
+        rows = connection.execute(f"SELECT query_nr, query FROM {self.queries_function}()").fetchall()
+        (data / "queries.json").write_text(json.dumps({number: text.strip(" ;\n") for number, text in rows}))
 
 
 TPCH = Generator("duckdb_extension_tpch", "tpch", "dbgen", "tpch_queries")

@@ -26,9 +26,9 @@ def create_authority(certificate: Path, host: str) -> None:
     key = rsa.generate_private_key(public_exponent=65537, key_size=_RSA_BITS)
     name = _name("localhost")
     names = x509.SubjectAlternativeName([x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address(host))])
-    signed = _builder(name, name, key, key).add_extension(names, critical=False)
-    signed = signed.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-    _write(certificate, certificate.with_suffix(".key"), key, signed.sign(key, hashes.SHA256()))
+    result = _builder(name, name, key, key).add_extension(names, critical=False)
+    result = result.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+    _write(certificate, certificate.with_suffix(".key"), key, result.sign(key, hashes.SHA256()))
 
 
 def create_client_certificate(directory: Path, authority: Path, user: str, *, curve: bool) -> tuple[Path, Path]:
@@ -44,9 +44,9 @@ def create_client_certificate(directory: Path, authority: Path, user: str, *, cu
         key = ec.generate_private_key(ec.SECP256R1())
     else:
         key = rsa.generate_private_key(public_exponent=65537, key_size=_RSA_BITS)
-    signed = _builder(_name(user), signer.subject, key, signer_key).sign(signer_key, hashes.SHA256())
+    result = _builder(_name(user), signer.subject, key, signer_key).sign(signer_key, hashes.SHA256())
     certificate, key_file = directory / "client.crt", directory / "client.key"
-    _write(certificate, key_file, key, signed)
+    _write(certificate, key_file, key, result)
     return certificate, key_file
 
 

@@ -260,13 +260,13 @@ def _programs(product: str, home: Path, account: Mapping[str, object], *names: s
     places = [str(pinned / "bin"), str(pinned / "scripts")]
     if product in _INSTALLED_PROGRAMS:
         places += [os.environ.get("PATH", ""), *map(str, Path("/").glob(_INSTALLED_PROGRAMS[product]))]
-    found = {name: shutil.which(name, path=os.pathsep.join(places)) for name in names}
-    if missing := [name for name, program in found.items() if program is None]:
+    paths_by_name = {name: shutil.which(name, path=os.pathsep.join(places)) for name in names}
+    if missing := [name for name, program in paths_by_name.items() if program is None]:
         raise NoServerError(f"{', '.join(missing)} not found: run `make .cache/servers/.unpacked`")
-    programs = [str(program) for program in found.values()]
-    started = subprocess.run([programs[0], "--version"], capture_output=True, text=True, check=False)
-    if started.returncode == _LOADER_ERROR:
-        raise NoServerError(f"{programs[0]} does not start; install the library: {started.stderr.strip()}")
+    programs = [str(program) for program in paths_by_name.values()]
+    process = subprocess.run([programs[0], "--version"], capture_output=True, text=True, check=False)
+    if process.returncode == _LOADER_ERROR:
+        raise NoServerError(f"{programs[0]} does not start; install the library: {process.stderr.strip()}")
     return programs
 
 

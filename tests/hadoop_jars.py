@@ -17,11 +17,11 @@ _HTTPFS_JARS = Path(os.environ.get("PUSHDOWN_HTTPFS_JARS", ROOT / ".cache" / "ht
 def hadoop_jars(spark_environment: Path) -> list[Path]:
     """Return the jars of HDFS and YARN, after downloading them once with Ivy, which is part of Spark."""
     _JARS.mkdir(parents=True, exist_ok=True)
-    found = []
+    jars = []
     for coordinate in (ROOT / "requirements" / "hdfs.txt").read_text(encoding="utf-8").split():
         jar = _JARS / f"{coordinate.split(':')[1]}.jar"
-        found.append(jar if jar.exists() else download(spark_environment, coordinate, _JARS))
-    return found
+        jars.append(jar if jar.exists() else download(spark_environment, coordinate, _JARS))
+    return jars
 
 
 def httpfs_jars(spark_environment: Path) -> list[Path]:

@@ -18,8 +18,8 @@ PUSHDOWN_OFF = dict.fromkeys(FILTER_SETTINGS.values(), "false")
 
 def pushdown_off(spark: SparkSession, *source_formats: str) -> AbstractContextManager[None]:
     """Turn off all filters in Spark's own readers of these formats, of all if none is given."""
-    named = {FILTER_SETTINGS[SourceFormat(name)]: "false" for name in source_formats}
-    return session_settings(spark, named or PUSHDOWN_OFF)
+    settings = {FILTER_SETTINGS[SourceFormat(name)]: "false" for name in source_formats}
+    return session_settings(spark, settings or PUSHDOWN_OFF)
 
 
 def searched_by(*carriers: str) -> AbstractContextManager[object]:

@@ -37,22 +37,22 @@ def install_library(environment: Path, name: str, version: str) -> None:
 
 def test_the_packed_environment_runs_in_another_directory(environment: Path, tmp_path: Path) -> None:
     archive = environment_archive(environment, tmp_path / "cache")
-    unpacked = tmp_path / "worker"
+    directory = tmp_path / "worker"
     with tarfile.open(archive) as content:
-        content.extractall(unpacked, filter="fully_trusted")
+        content.extractall(directory, filter="fully_trusted")
     code = "import library, sys; print(library.WHAT, sys.prefix)"
-    process = subprocess.run([unpacked / "bin" / "python", "-c", code], capture_output=True, text=True, check=True)
-    assert process.stdout.split() == ["packed", str(unpacked)]
-    assert list(unpacked.rglob("pyspark/__init__.py"))
-    assert not list(unpacked.rglob("*.jar"))
+    process = subprocess.run([directory / "bin" / "python", "-c", code], capture_output=True, text=True, check=True)
+    assert process.stdout.split() == ["packed", str(directory)]
+    assert list(directory.rglob("pyspark/__init__.py"))
+    assert not list(directory.rglob("*.jar"))
     assert [path.name for path in (tmp_path / "cache").iterdir()] == [archive.name]
 
 
 def test_each_set_of_libraries_is_packed_once(environment: Path, tmp_path: Path) -> None:
     first = environment_archive(environment, tmp_path)
-    written = first.stat().st_mtime_ns
+    write_time = first.stat().st_mtime_ns
     assert environment_archive(environment, tmp_path) == first
-    assert first.stat().st_mtime_ns == written
+    assert first.stat().st_mtime_ns == write_time
     install_library(environment, "another", "2.0")
     assert environment_archive(environment, tmp_path) != first
     assert environment_archive(environment, tmp_path, "/usr") not in (first, environment_archive(environment, tmp_path))

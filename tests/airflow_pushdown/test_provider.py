@@ -54,8 +54,8 @@ def test_a_spark_provider_without_the_attributes_of_its_operator_is_not_accepted
 def test_integrations_are_declared() -> None:
     info = get_provider_info()
     names = {entry["integration-name"] for entry in info["integrations"]}  # type: ignore[attr-defined]
-    used = {entry["integration-name"] for kind in ("operators", "hooks") for entry in info[kind]}  # type: ignore[attr-defined]
-    assert used == names
+    integrations = {entry["integration-name"] for kind in ("operators", "hooks") for entry in info[kind]}  # type: ignore[attr-defined]
+    assert integrations == names
 
 
 def test_importing_the_description_imports_no_other_module(project: Path) -> None:

@@ -69,10 +69,10 @@ def avro_rows(target: Path) -> list[dict[str, object]]:
 
 
 def test_all_formats_have_every_flight_by_year_and_month(source: Path, tmp_path: Path) -> None:
-    written = write_data(source, tmp_path / "data")
+    summary = write_data(source, tmp_path / "data")
 
-    assert written.rows == len(FLIGHTS)
-    assert written.files == 11
+    assert summary.rows == len(FLIGHTS)
+    assert summary.files == 11
     assert [name for name, _ in file_contents(tmp_path / "data" / "flights_json")] == [
         "2013/01/days-01-15.json",
         "2013/01/days-16-31.json",
@@ -113,8 +113,8 @@ def test_json_records_have_the_plane_and_a_nested_route_with_numbers(source: Pat
 def test_missing_values_are_absent_in_json_and_empty_in_csv(source: Path, tmp_path: Path) -> None:
     write_data(source, tmp_path / "data")
 
-    cancelled = next(row for row in json_rows(tmp_path / "data") if row["flight"] == 7)
-    assert not {"dep_time", "dep_delay", "arr_time", "arr_delay", "air_time", "tailnum", "plane"} & cancelled.keys()
+    flight = next(row for row in json_rows(tmp_path / "data") if row["flight"] == 7)
+    assert not {"dep_time", "dep_delay", "arr_time", "arr_delay", "air_time", "tailnum", "plane"} & flight.keys()
     unknown_plane = next(row for row in json_rows(tmp_path / "data") if row["flight"] == 707)
     assert unknown_plane["tailnum"] == "N999XX"
     assert "plane" not in unknown_plane
@@ -134,12 +134,12 @@ def test_each_avro_file_has_a_quarter_with_another_codec_and_nulls_for_missing_v
         with path.open("rb") as file:
             codecs.append(fastavro.reader(file).codec)
     assert codecs == ["snappy", "deflate", "deflate"]
-    cancelled = next(row for row in avro_rows(tmp_path / "data") if row["flight"] == 7)
-    assert {name for name, value in cancelled.items() if value is None} == {
+    flight = next(row for row in avro_rows(tmp_path / "data") if row["flight"] == 7)
+    assert {name for name, value in flight.items() if value is None} == {
         *("tailnum", "dep_time", "dep_delay", "arr_time", "arr_delay", "air_time")
     }
-    assert cancelled["time_hour"] == datetime(2013, 1, 16, 11, tzinfo=UTC)
-    assert cancelled["route"] == {"origin": "LGA", "dest": "MIA", "distance": 1096}
+    assert flight["time_hour"] == datetime(2013, 1, 16, 11, tzinfo=UTC)
+    assert flight["route"] == {"origin": "LGA", "dest": "MIA", "distance": 1096}
 
 
 def test_related_tables_keep_their_quotes_and_have_empty_fields_for_na(source: Path, tmp_path: Path) -> None:

@@ -166,22 +166,22 @@ def test_functions_of_columns_are_pushed(spark: SparkSession, tmp_path: Path, fi
     is_text = file_format in ("json", "csv")
     with session_settings(spark, {"spark.sql.session.timeZone": zone}):
         flat_rows(spark).write.format(spark_format(file_format)).option("header", True).save(str(tmp_path / "t"))
-        pushed = {
+        pushed_conjuncts = {
             where: is_pushed(spark, tmp_path / "t", file_format, FLAT, where)
             for where in (*FUNCTIONS, *WITHOUT_BYTES, *CASES, *UNKNOWN)
         }
     always = (*FUNCTIONS, *(CASES if is_text else WITHOUT_BYTES))
-    assert [where for where in always if not pushed[where]] == []
-    assert [where for where in (*UNKNOWN, *(() if is_text else CASES)) if pushed[where]] == []
+    assert [where for where in always if not pushed_conjuncts[where]] == []
+    assert [where for where in (*UNKNOWN, *(() if is_text else CASES)) if pushed_conjuncts[where]] == []
 
 
 def test_elements_of_arrays_and_maps_are_pushed_in_json(spark: SparkSession, tmp_path: Path) -> None:
     nested_rows(spark).write.json(str(tmp_path / "t"))
-    pushed = {
+    pushed_conjuncts = {
         where: is_pushed(spark, tmp_path / "t", "json", NESTED, where) for where in (*ELEMENTS, *WITHOUT_ELEMENTS)
     }
-    assert [where for where in ELEMENTS if not pushed[where]] == []
-    assert not any(pushed[where] for where in WITHOUT_ELEMENTS)
+    assert [where for where in ELEMENTS if not pushed_conjuncts[where]] == []
+    assert not any(pushed_conjuncts[where] for where in WITHOUT_ELEMENTS)
 
 
 def test_days_on_which_clocks_go_back_over_midnight_are_not_pushed(spark: SparkSession, tmp_path: Path) -> None:
@@ -189,12 +189,12 @@ def test_days_on_which_clocks_go_back_over_midnight_are_not_pushed(spark: SparkS
     with session_settings(spark, {"spark.sql.session.timeZone": "America/St_Johns"}):
         moments = "timestamp_micros((1257039000 + id * 600) * 1000000)"
         spark.range(0, 300, 1, 2).selectExpr("id", f"{moments} AS at").write.orc(str(tmp_path / "t"))
-        pushed = [
+        pushed_conjuncts = [
             is_pushed(spark, tmp_path / "t", "orc", "id bigint, at timestamp", f"DATE(at) {operator} '2009-11-{day}'")
             for day in ("01", "02")
             for operator in ("=", "<", ">=")
         ]
-    assert pushed == [False, False, False, True, True, True]
+    assert pushed_conjuncts == [False, False, False, True, True, True]
 
 
 def test_dates_that_a_time_zone_skips_are_not_pushed_as_timestamps(spark: SparkSession, tmp_path: Path) -> None:
@@ -202,7 +202,7 @@ def test_dates_that_a_time_zone_skips_are_not_pushed_as_timestamps(spark: SparkS
     with session_settings(spark, {"spark.sql.session.timeZone": "Pacific/Apia"}):
         days = spark.range(0, 6, 1, 2).selectExpr("DATE_ADD(DATE'2011-12-28', CAST(id AS int)) AS day")
         days.write.orc(str(tmp_path / "t"))
-        pushed = {
+        pushed_conjuncts = {
             where: is_pushed(spark, tmp_path / "t", "orc", "day date", where)
             for day in range(28, 32)
             for where in (
@@ -210,4 +210,4 @@ def test_dates_that_a_time_zone_skips_are_not_pushed_as_timestamps(spark: SparkS
                 f"DATE_TRUNC('DAY', day) >= '2011-12-{day}'",
             )
         }
-    assert [where[-4:-1] for where, done in pushed.items() if not done] == ["-30", "-30", "-31", "-31"]
+    assert [where[-4:-1] for where, done in pushed_conjuncts.items() if not done] == ["-30", "-30", "-31", "-31"]

@@ -106,15 +106,15 @@ def random_case(ask: Ask, source_format: SourceFormat, seed: int, path: Path, pr
     path.write_bytes(case.content)
     source = {"format": source_format.value, "path": [str(path)], "schema": ddl(case.schema), "options": case.options}
     settings = {"spark.sql.ansi.enabled": str(case.ansi).lower(), **case.settings}
-    searched = 0
+    search_count = 0
     for predicate in case.predicates:
         response = ask(source, {"where": predicate}, **settings)
         # A reader may drop the row at which the predicate fails.
         if isinstance(response["expected"], str):
             continue
         assert response["actual"] == response["expected"], (seed, predicate, case.options, settings)
-        searched += isinstance(response["report"], dict) and response["report"]["reader"] == "pushdown"
-    return searched
+        search_count += isinstance(response["report"], dict) and response["report"]["reader"] == "pushdown"
+    return search_count
 
 
 @pytest.mark.parametrize(

@@ -96,8 +96,8 @@ def test_each_source_gets_its_columns_and_conjuncts(airflow: Airflow, join_run: 
     assert sources["airports"]["pushed"] == ["tz = -6"]
     assert "month BETWEEN 7 AND 9" in [each["sql"] for each in sources["flights"]["conjuncts"]]
     assert set(sources["flights"]["columns"]) == {"month", "arr_delay", "carrier", "tailnum", "dest"}
-    searched = {name for name, source in sources.items() if source["reader"] == "pushdown"}
-    assert searched == {"flights", "airports", "planes"}, "nothing is asked of the airlines"
+    pushdown_sources = {name for name, source in sources.items() if source["reader"] == "pushdown"}
+    assert pushdown_sources == {"flights", "airports", "planes"}, "nothing is asked of the airlines"
 
 
 def test_keys_of_aircraft_become_a_predicate_on_flights(airflow: Airflow, join_run: Path) -> None:

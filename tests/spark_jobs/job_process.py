@@ -20,8 +20,8 @@ CHECKOUT = {"PYTHONPATH": f"{ROOT}:{ROOT / 'spark_jobs'}"}
 
 def environment(**more: str) -> dict[str, str]:
     """Return the variables of a process that has the Python of the tests, and not their packages."""
-    kept = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "SPARK_HOME")}
-    return {**kept, "PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable, **more}
+    variables = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "SPARK_HOME")}
+    return {**variables, "PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable, **more}
 
 
 def save_spec(spec: Mapping[str, object], directory: Path) -> str:

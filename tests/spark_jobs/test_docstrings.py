@@ -16,10 +16,10 @@ FINDER = doctest.DocTestFinder(exclude_empty=True)
 def examples() -> list[doctest.DocTest]:
     modules = (each.name for each in pkgutil.walk_packages(pushdown_spark.__path__, "pushdown_spark."))
     return [
-        found
+        actual
         for name in modules
-        for found in FINDER.find(importlib.import_module(name))
-        if any(doctest.SKIP not in example.options for example in found.examples)
+        for actual in FINDER.find(importlib.import_module(name))
+        if any(doctest.SKIP not in example.options for example in actual.examples)
     ]
 
 

@@ -77,9 +77,9 @@ def package(module: str, name: str = "") -> str | None:
 
 
 def test_each_package_has_one_layer() -> None:
-    found = {path.stem for path in SPARK.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
-    named = [name for layer in LAYERS for name in layer]
-    assert sorted(named) == sorted(found - {"__init__"})
+    actual = {path.stem for path in SPARK.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
+    names = [name for layer in LAYERS for name in layer]
+    assert sorted(names) == sorted(actual - {"__init__"})
 
 
 def test_layers_import_earlier_layers_only() -> None:
@@ -121,8 +121,8 @@ def test_packages_import_no_private_names_of_others() -> None:
 
 def test_only_two_modules_use_private_attributes_of_pyspark() -> None:
     """A new release of Spark is then compared with these two, and with the table in ARCHITECTURE.md."""
-    found = {str(path.relative_to(SPARK)) for path in SPARK.rglob("*.py") if PRIVATE.search(path.read_text())}
-    assert found == {"runtime/jvm_gateway.py", "runtime/spark_internals.py"}
+    actual = {str(path.relative_to(SPARK)) for path in SPARK.rglob("*.py") if PRIVATE.search(path.read_text())}
+    assert actual == {"runtime/jvm_gateway.py", "runtime/spark_internals.py"}
 
 
 def test_no_module_imports_itself_through_others() -> None:
@@ -131,8 +131,9 @@ def test_no_module_imports_itself_through_others() -> None:
     names = {name.removesuffix(".__init__"): path for path, name in modules}
     earlier: dict[str, set[str]] = {}
     for own, path in names.items():
-        found = imports_in(path, functions=False)
-        earlier[own] = {used for module, name in found for used in (module, f"{module}.{name}") if used in names}
+        imports = imports_in(path, functions=False)
+        targets = {target for module, name in imports for target in (module, f"{module}.{name}")}
+        earlier[own] = targets.intersection(names)
     assert set(TopologicalSorter(earlier).static_order()) == set(names)
 
 
@@ -141,8 +142,8 @@ def test_no_package_of_the_airflow_side_imports_itself_through_others() -> None:
     for path in sorted((ROOT / "airflow_pushdown").rglob("*.py")):
         own, *_ = path.relative_to(ROOT / "airflow_pushdown").with_suffix("").parts
         modules = (f"{module}.{name}".split(".") for module, name in imports_in(path))
-        used = {parts[1] for parts in modules if parts[0] == "airflow_pushdown"}
-        earlier.setdefault(own, set()).update(used - {own})
+        packages = {parts[1] for parts in modules if parts[0] == "airflow_pushdown"}
+        earlier.setdefault(own, set()).update(packages - {own})
     assert {"clusters", "operators"} <= set(TopologicalSorter(earlier).static_order())
 
 
@@ -169,7 +170,7 @@ def test_no_two_classes_share_a_name() -> None:
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.ClassDef):
                 places.setdefault(node.name, []).append(str(path.relative_to(ROOT)))
-    assert {name: found for name, found in places.items() if len(found) > 1} == {}
+    assert {name: actual for name, actual in places.items() if len(actual) > 1} == {}
 
 
 def test_modules_share_a_name_only_to_implement_one_interface() -> None:
@@ -177,12 +178,12 @@ def test_modules_share_a_name_only_to_implement_one_interface() -> None:
     for path in sorted([*SPARK.rglob("*.py"), *(ROOT / "airflow_pushdown").rglob("*.py")]):
         if path.name != "__init__.py":
             modules.setdefault(path.name, []).append(path)
-    shared = {name: found for name, found in modules.items() if len(found) > 1}
+    shared = {name: actual for name, actual in modules.items() if len(actual) > 1}
     assert sorted(shared) == sorted(INTERFACES)
     implemented = {
-        name: [re.search(INTERFACES[name], path.read_text()) for path in found] for name, found in shared.items()
+        name: [re.search(INTERFACES[name], path.read_text()) for path in actual] for name, actual in shared.items()
     }
-    assert [name for name, found in implemented.items() if not all(found)] == []
+    assert [name for name, actual in implemented.items() if not all(actual)] == []
 
 
 def test_functions_share_a_name_only_to_implement_one_interface() -> None:
@@ -192,6 +193,6 @@ def test_functions_share_a_name_only_to_implement_one_interface() -> None:
         for node in ast.parse(path.read_text()).body:
             if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
                 modules.setdefault(node.name, set()).add(path.name)
-    shared = {name for name, found in modules.items() if len(found) > 1}
+    shared = {name for name, actual in modules.items() if len(actual) > 1}
     # Programs; the public function and the pass that reorder joins; SQL for Spark and for a database.
     assert shared == {"main", "reorder_joins", "to_sql"}

@@ -193,11 +193,11 @@ def test_a_retry_reports_the_output_of_an_attempt_whose_result_was_lost(tmp_path
     (tmp_path / "file").touch()
     lost = run_command("run", {**job, "result_path": str(tmp_path / "file" / "result.json")}, tmp_path)
     assert lost.returncode == 1, lost.stderr
-    written = sorted(path.name for path in (tmp_path / "out").iterdir())
+    names = sorted(path.name for path in (tmp_path / "out").iterdir())
     assert run_command("run", {**job, "result_path": result_path}, tmp_path).returncode == 0
     result = result_of(job)
     assert (result.rows, result.output_summary.is_from_earlier_try) == (2, True)  # type: ignore[union-attr]
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == written
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == names
     again = run_command("run", {**job, "generation": "repeated on purpose"}, tmp_path)
     assert again.returncode == 1, "another run is not its retry"
     assert "already exists" in again.stderr

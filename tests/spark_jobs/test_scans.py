@@ -136,9 +136,9 @@ def test_a_retry_reports_the_output_of_the_earlier_try_without_reading_again(ret
 def test_a_try_after_a_complete_job_finds_its_outputs(directory: Path, retry: Try) -> None:
     """Airflow starts one if it did not learn that the task has succeeded."""
     assert retry.result.error is None
-    repeated = Try.run(json.loads((directory / "spec.json").read_text()), directory)
-    assert repeated.result.error is None
-    assert (repeated.rows, repeated.files["c"]) == (retry.rows, retry.files["c"])
+    second = Try.run(json.loads((directory / "spec.json").read_text()), directory)
+    assert second.result.error is None
+    assert (second.rows, second.files["c"]) == (retry.rows, retry.files["c"])
 
 
 def test_the_result_of_several_scans_is_read_back_from_xcom(directory: Path, retry: Try) -> None:

@@ -193,10 +193,10 @@ def test_a_limit_changes_no_value(spark: SparkSession, tmp_path: Path, reader: s
     session = PushdownSession(spark)
     session.add_source("t", path=str(tmp_path / "t"), format="orc", reader=reader)
     for columns in (["day", "days", "moment"], ["text"]):
-        shown = [f"hex({name})" if name == "text" else f"CAST({name} AS STRING)" for name in columns]
+        columns_as_text = [f"hex({name})" if name == "text" else f"CAST({name} AS STRING)" for name in columns]
         result = session.scan("t", columns=columns, where="id >= 3", limit=2)
-        found = result.run(lambda frame, shown=shown: frame.selectExpr(*shown).collect())
-        assert found == result.df.selectExpr(*shown).limit(2).collect()
+        actual = result.run(lambda frame, columns_as_text=columns_as_text: frame.selectExpr(*columns_as_text).collect())
+        assert actual == result.df.selectExpr(*columns_as_text).limit(2).collect()
 
 
 def test_a_large_limit_does_not_open_all_files(spark: SparkSession, tmp_path: Path) -> None:
@@ -321,8 +321,8 @@ def test_a_column_named_symmetric_is_part_of_the_lower_bound(
         "csv": "".join(f"{a},{b}\n" for a, b in rows),
     }
     (tmp_path / "a.txt").write_text(text[source_format])
-    found, _ = both_readers(spark, tmp_path, f"a int, {word} int", f"a BETWEEN {word} -5 AND 3", source_format)
-    assert len(found) == 2
+    actual, _ = both_readers(spark, tmp_path, f"a int, {word} int", f"a BETWEEN {word} -5 AND 3", source_format)
+    assert len(actual) == 2
 
 
 @pytest.mark.parametrize("value", ["true", "TRUE", " True "])

@@ -76,6 +76,6 @@ def test_small_modules_have_a_reason() -> None:
         for path in package.rglob("*.py")
         if path.name != "__init__.py"
     }
-    listed = {path for paths in REASONS.values() for path in paths}
-    assert listed <= lines.keys()
-    assert sorted(path for path, count in lines.items() if count < SMALL and path not in listed) == []
+    paths_with_reasons = {path for paths in REASONS.values() for path in paths}
+    assert paths_with_reasons <= lines.keys()
+    assert sorted(path for path, count in lines.items() if count < SMALL and path not in paths_with_reasons) == []

@@ -168,9 +168,9 @@ def _summary_lines(result: Outcome) -> Iterator[str]:
 
 
 def _source_lines(source: SourceReport) -> Iterator[str]:
-    pushed = [c for c in source.conjuncts if c.exactness is not Exactness.UNSUPPORTED]
+    pushed_conjuncts = [c for c in source.conjuncts if c.exactness is not Exactness.UNSUPPORTED]
     residual = [c for c in source.conjuncts if c.exactness is not Exactness.EXACT]
-    yield from _section(f"Pushed down to the {source.reader} reader", map(_pushed_line, pushed))
+    yield from _section(f"Pushed down to the {source.reader} reader", map(_pushed_line, pushed_conjuncts))
     yield from _section("Evaluated by Spark", (f"{c.sql}: {residual_reason(c)}" for c in residual))
     if not source.conjuncts:
         yield "No predicate"

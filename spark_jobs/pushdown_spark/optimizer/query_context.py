@@ -196,8 +196,8 @@ class QueryContext:
 
     def with_scans(self, plan: QueryPlan, views: Iterable[str]) -> QueryPlan:
         """Return a plan whose scans of some views have its columns and predicates."""
-        planned = {view: self._plan_scan(plan, self.by_view[view]) for view in views}
-        return replace(plan, scans={**plan.scans, **planned})
+        scans = {view: self._plan_scan(plan, self.by_view[view]) for view in views}
+        return replace(plan, scans={**plan.scans, **scans})
 
     def _plan_scan(self, plan: QueryPlan, reference: SourceReference) -> QueryScan:
         relation, required = reference.relation, plan.required[reference.view]
@@ -211,8 +211,8 @@ class QueryContext:
             request = replace(request, implicit_columns=implicit, implicit_values=relation.implicit_values())
         request = request.for_query(self.sql, self.query.tree)
         request = request.with_notes(*(semi_join.note for semi_join in semi_joins))
-        planned = plan_scan(self.spark, relation, request)
-        return QueryScan(reference.key, reference.view, planned, planned.scan, predicate)
+        scan = plan_scan(self.spark, relation, request)
+        return QueryScan(reference.key, reference.view, scan, scan.scan, predicate)
 
     @cached_property
     def blocks(self) -> tuple[SelectBlock, ...]:

@@ -104,9 +104,9 @@ def api_server(root: Path, scratch: Path) -> Iterator[Site]:
 def _install_metadata(root: Path, scratch: Path) -> Path:
     """Write the metadata of an installed package, by which Airflow finds the plugin. Return its directory."""
     project = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))["project"]
-    described = scratch / "site" / f"airflow_pushdown-{airflow_pushdown.__version__}.dist-info"
-    described.mkdir(parents=True)
-    (described / "METADATA").write_text(
+    metadata = scratch / "site" / f"airflow_pushdown-{airflow_pushdown.__version__}.dist-info"
+    metadata.mkdir(parents=True)
+    (metadata / "METADATA").write_text(
         f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {airflow_pushdown.__version__}\n"
     )
     points = [
@@ -114,8 +114,8 @@ def _install_metadata(root: Path, scratch: Path) -> Path:
         for group, entries in project["entry-points"].items()
         for line in (f"[{group}]", *(f"{name} = {target}" for name, target in entries.items()))
     ]
-    (described / "entry_points.txt").write_text("\n".join(points))
-    return described.parent
+    (metadata / "entry_points.txt").write_text("\n".join(points))
+    return metadata.parent
 
 
 def _wait_until_up(site: Site, process: subprocess.Popen[bytes], log: Path) -> None:

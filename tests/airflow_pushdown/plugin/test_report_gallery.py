@@ -89,10 +89,10 @@ def set_times() -> None:
             run.start_date = run.end_date = run.run_after
             for instance in session.scalars(instances).all():
                 key = TaskKey(run.dag_id, instance.task_id, run.run_id, instance.map_index)
-                shown = task_run(session, key)
-                assert shown is not None
-                assert shown.result is not None
-                instance.duration = shown.result.seconds + 3
+                shown_run = task_run(session, key)
+                assert shown_run is not None
+                assert shown_run.result is not None
+                instance.duration = shown_run.result.seconds + 3
                 instance.start_date = run.run_after
                 instance.end_date = run.run_after + timedelta(seconds=instance.duration)
                 run.end_date = max(run.end_date, instance.end_date)
@@ -122,8 +122,8 @@ def running(site: Site) -> str:
         session.execute(delete(XComModel).where(*own, XComModel.key == BaseXCom.XCOM_RETURN_KEY))
         XComModel.set(PROGRESS_KEY, progress.model_dump(exclude_none=True), **vars(key), session=session)
         instance = [getattr(TaskInstance, name) == value for name, value in vars(key).items()]
-        started = datetime.now(UTC) - timedelta(seconds=20)
-        changes = {"state": "running", "start_date": started, "end_date": None}
+        start = datetime.now(UTC) - timedelta(seconds=20)
+        changes = {"state": "running", "start_date": start, "end_date": None}
         session.execute(update(TaskInstance).where(*instance).values(changes))
     return report_path(*vars(key).values())
 

@@ -188,7 +188,7 @@ def test_a_sum_with_an_unknown_source_is_shown_as_not_counted() -> None:
 
 
 def test_the_label_of_the_row_count_says_whether_rows_were_written() -> None:
-    failed = JobError(code=ErrorCode.SPARK, message="m", retryable=True)
+    error = JobError(code=ErrorCode.SPARK, message="m", retryable=True)
     scan = ScanReport(rows=1)
     assert [
         rows_meaning(result)
@@ -196,8 +196,8 @@ def test_the_label_of_the_row_count_says_whether_rows_were_written() -> None:
             JobResult(rows=1),
             JobResult(rows=2, output="/out"),
             JobResult(output="/out"),
-            JobResult(error=failed),
-            JobResult(rows=1, scans={"a": scan}, error=failed),
+            JobResult(error=error),
+            JobResult(rows=1, scans={"a": scan}, error=error),
             JobResult(rows=2, scans={"a": scan, "b": scan}),
         )
     ] == [
@@ -298,8 +298,8 @@ def test_runs_whose_reader_or_plan_changed_are_marked() -> None:
     spark = JobResult(sources={"s": SourceReport(reader="spark", reason="w")})
     conjunct = ConjunctReport(sql="a = 1", exactness=Exactness.EXACT)
     exact = JobResult(sources={"s": SourceReport(reader="spark", reason="w", conjuncts=(conjunct,))})
-    failed = JobResult(error=JobError(code=ErrorCode.SPARK, message="m", retryable=True))
-    results = [ours, ours, failed, spark, spark, exact]
+    error = JobResult(error=JobError(code=ErrorCode.SPARK, message="m", retryable=True))
+    results = [ours, ours, error, spark, spark, exact]
     changes = plan_changes([past_run(number, result) for number, result in enumerate(results)])
     assert [(change.number, change.text) for change in changes] == [
         (3, "the reader of s changed from pushdown to spark"),
@@ -438,7 +438,7 @@ def test_addresses_with_other_schemes_than_http_are_refused(address: str) -> Non
 
 
 def test_the_page_lists_the_scans_of_a_task() -> None:
-    refused = JobError(code=ErrorCode.CHECK_FAILED, message="min_rows: 0 rows <b>", retryable=False)
+    error = JobError(code=ErrorCode.CHECK_FAILED, message="min_rows: 0 rows <b>", retryable=False)
     check = CheckReport(check="min_rows", required="at least 1", found="0", passed=False)
     summary = OutputSummary(
         mode=OutputMode.ERROR_IF_EXISTS,
@@ -450,7 +450,7 @@ def test_the_page_lists_the_scans_of_a_task() -> None:
     )
     scans = {
         "orders": ScanReport(rows=1_234, output="/lake/orders", output_summary=summary, seconds=1.5),
-        "users": ScanReport(checks=(check,), error=refused),
+        "users": ScanReport(checks=(check,), error=error),
         "counted": ScanReport(rows=7),
         "kept": ScanReport(output="/lake/kept"),
     }
@@ -460,7 +460,7 @@ def test_the_page_lists_the_scans_of_a_task() -> None:
         "counted",
         "nothing written, the output already exists",
     ]
-    result = JobResult(rows=1_241, scans=scans, error=refused)
+    result = JobResult(rows=1_241, scans=scans, error=error)
     run = TaskRun(
         task_key=TaskKey("d", "extract", "r"),
         state="failed",

@@ -33,10 +33,10 @@ def start(local_spark: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
 
     A Java that leaves a trace is the only one, so that the test notices the start of a JVM.
     """
-    started = tmp_path / "jvm-started"
+    marker = tmp_path / "jvm-started"
     java = tmp_path / "jdk" / "bin" / "java"
     java.parent.mkdir(parents=True)
-    java.write_text(f"#!/bin/sh\ntouch {started}\nexit 1\n")
+    java.write_text(f"#!/bin/sh\ntouch {marker}\nexit 1\n")
     java.chmod(0o755)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "jdk"))
     hooks: list[PushdownSubmitHook] = []
@@ -48,7 +48,7 @@ def start(local_spark: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
     yield run
     for hook in hooks:
         hook.release()
-    assert not started.exists()
+    assert not marker.exists()
 
 
 @pytest.fixture

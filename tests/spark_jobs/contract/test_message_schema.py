@@ -13,13 +13,13 @@ from pushdown_spark.contract.message_schema import message_schema
 def test_every_field_has_a_description(message: type[Message]) -> None:
     schema = message_schema(message)
     parts = {message.__name__: schema, **schema["$defs"]}  # type: ignore[dict-item]
-    described = {
+    has_description = {
         f"{part}.{name}": "description" in field
         for part, properties in parts.items()
         for name, field in properties.get("properties", {}).items()
     }
-    assert len(described) > 30
-    assert [name for name, is_described in described.items() if not is_described] == []
+    assert len(has_description) > 30
+    assert [name for name, is_described in has_description.items() if not is_described] == []
 
 
 def test_aliases_are_described_under_their_names_in_json() -> None:

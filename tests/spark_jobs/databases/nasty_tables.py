@@ -186,8 +186,8 @@ def mysql_tables(server: Server, collations: Mapping[str, int]) -> list[tuple[in
 
 def known_collations(server: Server, collations: Mapping[str, int]) -> dict[str, int]:
     """Return the collations that the server has."""
-    known = server.execute("SELECT collation_name FROM information_schema.collations").split()
-    return {name: place for name, place in collations.items() if name in known}
+    names = server.execute("SELECT collation_name FROM information_schema.collations").split()
+    return {name: place for name, place in collations.items() if name in names}
 
 
 def sqlite_table(directory: Path) -> NastyTable:

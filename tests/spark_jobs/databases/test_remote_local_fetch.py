@@ -278,12 +278,12 @@ def test_no_analysis_scan_is_planned_if_the_database_evaluates_all(
 def test_a_predicate_is_pushed_once_if_the_database_cannot_run_the_whole_query(
     sqlite_session: PushdownSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pushed = []
+    statements = []
 
     def count(conjuncts: Iterable[exp.Expr], table: RemoteTable, rules: SparkRules) -> PushedPredicate:
-        pushed.append(table.name)
+        statements.append(table.name)
         return push_predicate(conjuncts, table, rules)
 
     monkeypatch.setattr(database_relation, "push_predicate", count)
     assert sqlite_session.sql("SELECT k FROM t WHERE k > 7").run(DataFrame.collect) == [(8,), (9,)]
-    assert pushed == ["t"]
+    assert statements == ["t"]

@@ -67,8 +67,8 @@ def test_warm_up_runs_one_job_in_the_background(spark: SparkSession) -> None:
     before = set(jobs.getJobIdsForGroup(None))
 
     def new_job_states() -> list[str]:
-        known = [jobs.getJobInfo(number) for number in set(jobs.getJobIdsForGroup(None)) - before]
-        return [job.status for job in known if job is not None]
+        job_infos = [jobs.getJobInfo(number) for number in set(jobs.getJobIdsForGroup(None)) - before]
+        return [job.status for job in job_infos if job is not None]
 
     warm_up_workers(spark, [SourceFormat.CSV, SourceFormat.ORC, SourceFormat.REMOTE])
     assert wait_until(lambda: new_job_states() == ["SUCCEEDED"])
@@ -77,9 +77,9 @@ def test_warm_up_runs_one_job_in_the_background(spark: SparkSession) -> None:
 def test_planning_starts_no_job(spark: SparkSession, file: Path) -> None:
     jobs = spark.sparkContext.statusTracker()
     before = jobs.getJobIdsForGroup(None)
-    planned = session(spark, file, "pushdown", cold=True).scan("t", where="id = 77777", columns=["id"])
+    result = session(spark, file, "pushdown", cold=True).scan("t", where="id = 77777", columns=["id"])
     assert jobs.getJobIdsForGroup(None) == before
-    assert planned.run(lambda frame: frame.collect()) == [(77777,)]
+    assert result.run(lambda frame: frame.collect()) == [(77777,)]
 
 
 @pytest.mark.parametrize(

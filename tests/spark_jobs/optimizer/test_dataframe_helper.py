@@ -43,21 +43,21 @@ def joined_files(frame: DataFrame, of: str) -> list[str]:
     plan = frame._jdf.queryExecution()
     text = str(getattr(plan, of)().toString())
     marks = {"customer#": "orders", "nation#": "customers", "region#": "nations"}
-    found = []
+    tables = []
     for line in re.findall(r"(?:Relation|FileScan parquet) ?(\[[^\]]*\])", text):
-        found.append(next((table for mark, table in marks.items() if mark in line), "regions"))
-    return found
+        tables.append(next((table for mark, table in marks.items() if mark in line), "regions"))
+    return tables
 
 
 def test_sql_text_is_reordered_and_its_rows_stay_the_same(spark: SparkSession) -> None:
-    found = reorder_joins(spark, QUERY)
-    (join,) = found.joins
+    actual = reorder_joins(spark, QUERY)
+    (join,) = actual.joins
     assert join.reordered
-    assert "Reordered: about" in found.explain()
-    assert found.df.columns == spark.sql(QUERY).columns
-    assert sorted_rows(found.df) == sorted_rows(spark.sql(QUERY))
-    assert found.sql is not None
-    assert sorted_rows(spark.sql(found.sql)) == sorted_rows(spark.sql(QUERY))
+    assert "Reordered: about" in actual.explain()
+    assert actual.df.columns == spark.sql(QUERY).columns
+    assert sorted_rows(actual.df) == sorted_rows(spark.sql(QUERY))
+    assert actual.sql is not None
+    assert sorted_rows(spark.sql(actual.sql)) == sorted_rows(spark.sql(QUERY))
 
 
 @pytest.mark.usefixtures("no_broadcasts")
@@ -66,14 +66,14 @@ def test_spark_keeps_the_chosen_order(spark: SparkSession, permutation: int) -> 
     relations = ["orders o", "customers c", "nations n", "regions r"]
     Random(permutation).shuffle(relations)
     query = QUERY.replace("orders o, customers c, nations n, regions r", ", ".join(relations))
-    found = reorder_joins(spark, query)
-    chosen = [node.relation for node in found.joins[0].after.nodes() if node.relation]
+    actual = reorder_joins(spark, query)
+    chosen = [node.relation for node in actual.joins[0].after.nodes() if node.relation]
     names = {"o": "orders", "c": "customers", "n": "nations", "r": "regions"}
     expected = [names[name or ""] for name in chosen]
     assert expected[3] == "orders"
-    assert joined_files(found.df, "optimizedPlan") == expected
-    found.df.collect()
-    assert joined_files(found.df, "executedPlan")[: len(expected)] == expected
+    assert joined_files(actual.df, "optimizedPlan") == expected
+    actual.df.collect()
+    assert joined_files(actual.df, "executedPlan")[: len(expected)] == expected
 
 
 def frame(spark: SparkSession) -> DataFrame:
@@ -88,14 +88,14 @@ def frame(spark: SparkSession) -> DataFrame:
 
 def test_a_dataframe_is_reordered_and_its_columns_keep_their_meaning(spark: SparkSession) -> None:
     plain, regions = frame(spark), spark.table("regions")
-    found = reorder_joins(spark, plain)
-    assert found.sql is None
-    assert found.joins[0].reordered
-    assert found.df is not plain
-    assert found.df.columns == plain.columns
-    assert sorted_rows(found.df) == sorted_rows(plain)
-    assert joined_files(found.df, "optimizedPlan") != joined_files(plain, "optimizedPlan")
-    assert joined_files(found.df, "optimizedPlan")[3] == "orders"
+    actual = reorder_joins(spark, plain)
+    assert actual.sql is None
+    assert actual.joins[0].reordered
+    assert actual.df is not plain
+    assert actual.df.columns == plain.columns
+    assert sorted_rows(actual.df) == sorted_rows(plain)
+    assert joined_files(actual.df, "optimizedPlan") != joined_files(plain, "optimizedPlan")
+    assert joined_files(actual.df, "optimizedPlan")[3] == "orders"
     assert regions.columns == ["id", "name"]
 
 
@@ -108,12 +108,12 @@ def test_a_hinted_relation_keeps_its_hint_in_any_position(spark: SparkSession) -
     o, c, n, r = (spark.table(name) for name in SIZES)
     hinted = o.join(c.hint("merge"), o.customer == c.id)
     plain = hinted.join(n, c.nation == n.id).join(r, n.region == r.id).where(r.name == "region 1")
-    found = reorder_joins(spark, plain)
-    (join,) = found.joins
+    actual = reorder_joins(spark, plain)
+    (join,) = actual.joins
     assert join.reordered
-    assert joined_files(found.df, "optimizedPlan") != joined_files(plain, "optimizedPlan")
-    assert strategies(found.df) == strategies(plain) == 1
-    assert sorted_rows(found.df) == sorted_rows(plain)
+    assert joined_files(actual.df, "optimizedPlan") != joined_files(plain, "optimizedPlan")
+    assert strategies(actual.df) == strategies(plain) == 1
+    assert sorted_rows(actual.df) == sorted_rows(plain)
 
 
 @pytest.mark.usefixtures("no_broadcasts")
@@ -121,10 +121,10 @@ def test_a_chain_below_a_hint_is_reordered_and_the_hint_stays(spark: SparkSessio
     below = frame(spark)
     others = spark.range(0, 3).withColumnRenamed("id", "other").hint("merge")
     plain = below.join(others, below.kind == others.other)
-    found = reorder_joins(spark, plain)
-    assert [join.reordered for join in found.joins] == [True]
-    assert strategies(found.df) == strategies(plain) == 1
-    assert sorted_rows(found.df) == sorted_rows(plain)
+    actual = reorder_joins(spark, plain)
+    assert [join.reordered for join in actual.joins] == [True]
+    assert strategies(actual.df) == strategies(plain) == 1
+    assert sorted_rows(actual.df) == sorted_rows(plain)
 
 
 @pytest.mark.parametrize(
@@ -139,9 +139,9 @@ def test_a_chain_below_a_hint_is_reordered_and_the_hint_stays(spark: SparkSessio
 )
 def test_chains_below_other_operators_are_reordered(spark: SparkSession, shaped: object) -> None:
     plain = shaped(frame(spark))  # type: ignore[operator]
-    found = reorder_joins(spark, plain)
-    assert any(join.reordered for join in found.joins)
-    assert sorted_rows(found.df) == sorted_rows(plain)
+    actual = reorder_joins(spark, plain)
+    assert any(join.reordered for join in actual.joins)
+    assert sorted_rows(actual.df) == sorted_rows(plain)
 
 
 def test_joins_by_name_and_self_joins_stay_correct(spark: SparkSession) -> None:
@@ -158,9 +158,9 @@ def test_joins_by_name_and_self_joins_stay_correct(spark: SparkSession) -> None:
         .where("n.id = 3 AND b.id < 50")
     )
     for plain in (by_name, twice):
-        found = reorder_joins(spark, plain)
-        assert found.df.columns == plain.columns
-        assert sorted_rows(found.df) == sorted_rows(plain)
+        actual = reorder_joins(spark, plain)
+        assert actual.df.columns == plain.columns
+        assert sorted_rows(actual.df) == sorted_rows(plain)
 
 
 def test_references_to_common_table_expressions_have_no_statistics(spark: SparkSession) -> None:
@@ -168,10 +168,10 @@ def test_references_to_common_table_expressions_have_no_statistics(spark: SparkS
         "WITH c AS (SELECT * FROM customers WHERE id > 3) SELECT o.id, d.name, n.name FROM orders o "
         "JOIN c ON o.customer = c.id JOIN c AS d ON d.id = o.kind JOIN nations n ON c.nation = n.id"
     )
-    found = reorder_joins(spark, plain)
-    (join,) = found.joins
+    actual = reorder_joins(spark, plain)
+    (join,) = actual.joins
     assert "no statistics for c" in join.reason
-    assert sorted_rows(found.df) == sorted_rows(plain)
+    assert sorted_rows(actual.df) == sorted_rows(plain)
 
 
 @pytest.mark.parametrize(
@@ -183,9 +183,9 @@ def test_references_to_common_table_expressions_have_no_statistics(spark: SparkS
 )
 def test_nondeterministic_dataframes_stay_unchanged(spark: SparkSession, change: object) -> None:
     plain = change(frame(spark))  # type: ignore[operator]
-    found = reorder_joins(spark, plain)
-    assert found.df is plain
-    assert not any(join.reordered for join in found.joins)
+    actual = reorder_joins(spark, plain)
+    assert actual.df is plain
+    assert not any(join.reordered for join in actual.joins)
 
 
 @pytest.mark.parametrize(
@@ -199,24 +199,24 @@ def test_nondeterministic_dataframes_stay_unchanged(spark: SparkSession, change:
 def test_queries_whose_conditions_may_fail_or_vary_stay_unchanged(
     spark: SparkSession, query: str, message: str
 ) -> None:
-    found = reorder_joins(spark, query)
-    assert found.sql == query
-    assert message in found.joins[0].reason
-    assert not found.joins[0].reordered
+    actual = reorder_joins(spark, query)
+    assert actual.sql == query
+    assert message in actual.joins[0].reason
+    assert not actual.joins[0].reordered
 
 
 def test_joins_with_a_broadcast_hint_are_not_reordered(spark: SparkSession) -> None:
     query = QUERY.replace("SELECT", "SELECT /*+ BROADCAST(c) */")
-    found = reorder_joins(spark, query)
-    assert (found.sql, found.joins) == (query, ())
+    actual = reorder_joins(spark, query)
+    assert (actual.sql, actual.joins) == (query, ())
 
 
 def test_case_sensitive_sessions_are_not_reordered(spark: SparkSession) -> None:
     spark.conf.set("spark.sql.caseSensitive", "true")
     try:
-        found = reorder_joins(spark, QUERY)
-        assert found.sql == QUERY
-        assert "caseSensitive" in found.joins[0].reason
+        actual = reorder_joins(spark, QUERY)
+        assert actual.sql == QUERY
+        assert "caseSensitive" in actual.joins[0].reason
     finally:
         spark.conf.unset("spark.sql.caseSensitive")
 

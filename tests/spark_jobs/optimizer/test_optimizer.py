@@ -187,9 +187,9 @@ def test_the_result_equals_that_of_spark(
     if name == "pivot of a join" and pyspark_version.startswith(("4.0.", "4.1.")):
         pytest.skip("Spark 4.0 and 4.1 do not parse AS after PIVOT")
     result = plan(query, joins, reader)
-    found = result.run(lambda frame: (sorted_rows(frame), frame.dtypes))
-    assert found == oracle(query)
-    assert result.rows == len(found[0])
+    actual = result.run(lambda frame: (sorted_rows(frame), frame.dtypes))
+    assert actual == oracle(query)
+    assert result.rows == len(actual[0])
 
 
 def test_file_columns_can_be_selected_and_compared_in_a_join(plan: Plan) -> None:
@@ -219,8 +219,8 @@ def test_predicates_inferred_from_or_reach_each_reader(plan: Plan, oracle: Oracl
         WHERE o.customer = c.id AND c.nation = n.id
         AND (n.id = 1 AND o.note = 'note 1' AND o.total > c.id OR n.id = 4 AND o.note = 'note 2' AND c.name > 'd')"""
     result = plan(query, NEVER)
-    found = result.run(sorted_rows)
-    assert found == oracle(query)[0]
+    actual = result.run(sorted_rows)
+    assert actual == oracle(query)[0]
     reports = result.report()
     conjuncts = {name: [conjunct.sql for conjunct in report.conjuncts] for name, report in reports.items()}
     assert conjuncts == {

@@ -37,14 +37,14 @@ def files(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path
 @pytest.fixture
 def setting(spark: SparkSession) -> Iterator[Callable[[str, str], None]]:
     """Return a function that changes a setting for the duration of the test."""
-    changed = []
+    queries = []
 
     def change(key: str, value: str) -> None:
-        changed.append(key)
+        queries.append(key)
         spark.conf.set(key, value)
 
     yield change
-    for key in changed:
+    for key in queries:
         spark.conf.unset(key)
 
 
@@ -118,11 +118,11 @@ def test_the_helper_leaves_unreadable_queries_unchanged(spark: SparkSession, fil
     for name in TABLES:
         spark.read.schema(schema_of(spark, name)).json(str(files / name)).createOrReplaceTempView(name)
     try:
-        found = reorder_joins(spark, query)
+        actual = reorder_joins(spark, query)
     finally:
         for name in TABLES:
             spark.catalog.dropTempView(name)
-    assert count_rows(found.df) == expected
+    assert count_rows(actual.df) == expected
 
 
 @pytest.mark.parametrize(
@@ -160,8 +160,8 @@ def test_case_sensitive_common_table_expressions_return_sparks_rows(
     spark: SparkSession, files: Path, setting: Callable[[str, str], None], query: str
 ) -> None:
     setting("spark.sql.caseSensitive", "true")
-    found = session_over(spark, files, a="A").sql(query, ALWAYS)
-    assert count_rows(found.df) == by_spark(spark, files, query, a="A")
+    actual = session_over(spark, files, a="A").sql(query, ALWAYS)
+    assert count_rows(actual.df) == by_spark(spark, files, query, a="A")
 
 
 @pytest.mark.parametrize(
@@ -236,9 +236,9 @@ def test_disabled_cross_joins_fail_like_in_spark(
 )
 @pytest.mark.parametrize("name", ["db.a", "`db`.`a`", "db /* of */ . a", "spark_catalog.db.a"])
 def test_source_names_may_contain_dots(spark: SparkSession, files: Path, query: str, name: str) -> None:
-    dotted = "spark_catalog.db.a" if "catalog" in name else "db.a"
-    found = session_over(spark, files, a=dotted).sql(query.format(a=name), ALWAYS)
-    assert count_rows(found.df) == by_spark(spark, files, query.format(a="a"))
+    name_with_dots = "spark_catalog.db.a" if "catalog" in name else "db.a"
+    actual = session_over(spark, files, a=name_with_dots).sql(query.format(a=name), ALWAYS)
+    assert count_rows(actual.df) == by_spark(spark, files, query.format(a="a"))
 
 
 @pytest.mark.parametrize(
@@ -261,8 +261,8 @@ def test_names_of_session_variables_mean_the_same_as_in_spark(spark: SparkSessio
         spark.sql(f"DECLARE OR REPLACE VARIABLE {name} {kind}")
     try:
         for options in (ALWAYS, NEVER):
-            found = session_over(spark, files).sql(query, options)
-            assert count_rows(found.df) == by_spark(spark, files, query)
+            actual = session_over(spark, files).sql(query, options)
+            assert count_rows(actual.df) == by_spark(spark, files, query)
     finally:
         for name in variables:
             spark.sql(f"DROP TEMPORARY VARIABLE {name}")

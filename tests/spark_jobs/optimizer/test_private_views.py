@@ -16,9 +16,9 @@ def test_views_exist_only_inside_the_context(spark: SparkSession) -> None:
     frames = {"one": spark.range(3), "two": spark.sql("SELECT 'x' AS t, 1.5 AS d"), "three": spark.range(2, 4)}
     text = "SELECT a.id, three.id AS other, t, d FROM one AS a, two JOIN three ON a.id = three.id"
     with PrivateViews(spark).register(frames):
-        found = spark.sql(text)
-        plan = found._jdf.queryExecution().analyzed().treeString()
-    assert [tuple(map(str, row)) for row in found.collect()] == [("2", "2", "x", "1.5")]
+        actual = spark.sql(text)
+        plan = actual._jdf.queryExecution().analyzed().treeString()
+    assert [tuple(map(str, row)) for row in actual.collect()] == [("2", "2", "x", "1.5")]
     assert all(f"SubqueryAlias {name}\n" in plan for name in frames)
     assert not any(spark.catalog.tableExists(name) for name in ("two", "three"))
 

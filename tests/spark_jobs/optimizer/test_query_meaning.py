@@ -88,8 +88,8 @@ def test_results_equal_those_of_spark(spark: SparkSession, files: Path, query: s
     session = PushdownSession(spark)
     for name in TABLES:
         session.add_source(name, path=str(files / "orc" / name), format="orc", reader="pushdown")
-    found = count_rows(session.sql(query, JoinOptions(reorder=reorder, min_bytes=0)).df)
-    assert found == by_spark(spark, files, query)
+    actual = count_rows(session.sql(query, JoinOptions(reorder=reorder, min_bytes=0)).df)
+    assert actual == by_spark(spark, files, query)
 
 
 def test_text_with_substitution_variables_yields_no_key_predicates(spark: SparkSession, tmp_path: Path) -> None:
@@ -172,32 +172,32 @@ def test_conditions_above_reordered_joins_keep_their_place(
     x, y = chain["x"], chain["y"]
     inner = join(chain).groupBy("kind").agg(f.count("*").alias("n"))
     frame = x.join(y, x.xk == y.yk).join(inner, inner.kind == x.xk).where(condition)
-    found = reorder_joins(spark, frame)
-    assert any(report.reordered for report in found.joins)
-    assert count_rows(found.df) == count_rows(frame)
+    actual = reorder_joins(spark, frame)
+    assert any(report.reordered for report in actual.joins)
+    assert count_rows(actual.df) == count_rows(frame)
 
 
 def test_hidden_keys_of_joins_by_name_can_still_be_selected(spark: SparkSession, chain: dict[str, DataFrame]) -> None:
     o, c, frame = chain["o"], chain["c"], join(chain)
-    found = reorder_joins(spark, frame)
-    assert found.joins[0].reordered
+    actual = reorder_joins(spark, frame)
+    assert actual.joins[0].reordered
     for select in (
         lambda frame: frame.select(c["customer"], o["oid"]),
         lambda frame: frame.where(c["customer"] > 100).select("*", c["customer"]),
         lambda frame: frame.join(chain["x"], c["customer"] == chain["x"].xk),
         lambda frame: frame.select("customer", "cname"),
     ):
-        assert count_rows(select(found.df)) == count_rows(select(frame))
+        assert count_rows(select(actual.df)) == count_rows(select(frame))
 
 
 def test_keys_that_an_alias_hides_stay_hidden(spark: SparkSession, chain: dict[str, DataFrame]) -> None:
     frame = join(chain).alias("q")
-    found = reorder_joins(spark, frame)
-    assert found.joins[0].reordered
-    for each in (frame, found.df):
+    actual = reorder_joins(spark, frame)
+    assert actual.joins[0].reordered
+    for each in (frame, actual.df):
         with pytest.raises(AnalysisException, match="MISSING_ATTRIBUTES"):
             each.where(chain["c"]["customer"] > 100)
-    assert count_rows(found.df.select("q.customer")) == count_rows(frame.select("q.customer"))
+    assert count_rows(actual.df.select("q.customer")) == count_rows(frame.select("q.customer"))
 
 
 def test_columns_dropped_by_a_projection_stay_dropped(spark: SparkSession, chain: dict[str, DataFrame]) -> None:
@@ -211,6 +211,6 @@ def test_columns_dropped_by_a_projection_stay_dropped(spark: SparkSession, chain
 
 def test_deeply_nested_conditions_leave_a_dataframe_unchanged(spark: SparkSession, chain: dict[str, DataFrame]) -> None:
     frame = join(chain).where(reduce(or_, [chain["o"].oid == number for number in range(240)]))
-    found = reorder_joins(spark, frame)
-    assert found.df is frame
-    assert found.joins == ()
+    actual = reorder_joins(spark, frame)
+    assert actual.df is frame
+    assert actual.joins == ()

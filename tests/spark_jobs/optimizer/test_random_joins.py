@@ -46,8 +46,8 @@ def files(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict
 @pytest.fixture(scope="module")
 def views(spark: SparkSession, files: dict[str, str]) -> Iterator[None]:
     for name, path in files.items():
-        stored = spark.read.schema(TABLES[name]).format(FORMATS[name]).option("header", True).load(path)
-        rows = [tuple(row) for row in stored.collect()]
+        frame = spark.read.schema(TABLES[name]).format(FORMATS[name]).option("header", True).load(path)
+        rows = [tuple(row) for row in frame.collect()]
         spark.createDataFrame(rows, TABLES[name]).coalesce(1).createOrReplaceTempView(name)
     yield
     for name in files:
@@ -135,8 +135,8 @@ def check_pushed(spark: SparkSession, session: PushdownSession, seed: int, count
     for _ in range(count):
         query, plain = valid(spark, queries)
         options = random.choice((ORDERED, STAR, ORDERED, AS_WRITTEN, NOT_ANALYSED))
-        found = session.sql(query, options).run(contents)
-        assert found == contents(plain), f"{query}\n{options}"
+        actual = session.sql(query, options).run(contents)
+        assert actual == contents(plain), f"{query}\n{options}"
 
 
 @pytest.fixture

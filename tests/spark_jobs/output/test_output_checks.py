@@ -164,8 +164,8 @@ def test_bytes_that_are_not_utf_8_cannot_name_a_partition(
     error = classify(problem.value)
     assert error.code is ErrorCode.CHECK_FAILED
     assert error.message.startswith("partition column t has bytes that are not UTF-8")
-    stored = spark.read.parquet(str(tmp_path / "out")).select("id", "t").collect()
-    assert sorted(map(tuple, stored)) == [(1, "é"), (2, None), (3, None)]
+    rows = spark.read.parquet(str(tmp_path / "out")).select("id", "t").collect()
+    assert sorted(map(tuple, rows)) == [(1, "é"), (2, None), (3, None)]
 
 
 @pytest.mark.parametrize("name", ["a[1]", "{a,b}", "a*", "a?", "a b%20"])

@@ -100,8 +100,8 @@ def _session(spark: SparkSession, path: Path, source_format: str, reader: str) -
 
 
 def _cases() -> list[tuple[str, str, str]]:
-    asked = [(name, step, "pushdown") for name in FORMATS for step in STEPS[name]]
-    return asked + [(name, step, "auto") for name, steps in ESTIMATES.items() for step in steps]
+    expected = [(name, step, "pushdown") for name in FORMATS for step in STEPS[name]]
+    return expected + [(name, step, "auto") for name, steps in ESTIMATES.items() for step in steps]
 
 
 @pytest.mark.parametrize(("source_format", "step", "reader"), _cases())

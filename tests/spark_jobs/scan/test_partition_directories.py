@@ -168,5 +168,5 @@ def test_columns_that_files_have_with_another_type_take_their_values_from_direct
         assert session.sql("SELECT * FROM t").df.columns == columns
         for query in queries:
             result = session.sql(f"SELECT {query}")
-            for found in (result.df.collect(), result.run(DataFrame.collect)):
-                assert {row.k.lower() for row in found} == {"1", "two words"}
+            for actual in (result.df.collect(), result.run(DataFrame.collect)):
+                assert {row.k.lower() for row in actual} == {"1", "two words"}

@@ -143,8 +143,8 @@ def _filler(avro: object) -> object:
 @st.composite
 def filters(draw: st.DrawFn, row: Row, depth: int = 2) -> Node:
     column = Column(row.path, row.typed.kind, row.typed.storage)
-    known = [value for value in row.values if value is not None]
-    values = st.one_of(row.typed.values, st.sampled_from(known)) if known else row.typed.values
+    own_values = [value for value in row.values if value is not None]
+    values = st.one_of(row.typed.values, st.sampled_from(own_values)) if own_values else row.typed.values
     values = values.map(lambda value: value * row.typed.factor if row.typed.factor > 1 else value)
     shapes = ["equal", "list", "bound", "null"] + (["text"] if row.typed.kind is LogicalType.STRING else [])
     shape = draw(st.sampled_from(shapes + (["and", "or", "not"] if depth else [])))

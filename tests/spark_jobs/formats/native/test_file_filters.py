@@ -42,9 +42,9 @@ def root(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def _plan_filters(frame: DataFrame, conjunct: str) -> tuple[str, bool]:
     """Return the filters in Spark's plan of one conjunct without null checks, and whether it prunes partitions."""
     plan = str(frame.where(conjunct)._jdf.queryExecution().executedPlan().toString())
-    pushed = plan.partition("PushedFilters: [")[2].partition("], ReadSchema")[0]
+    filter_list = plan.partition("PushedFilters: [")[2].partition("], ReadSchema")[0]
     prunes = "PartitionFilters: []" not in plan and "Filter (" not in plan
-    filters = [text for text in pushed.split("), ") if text and not text.startswith("IsNotNull(")]
+    filters = [text for text in filter_list.split("), ") if text and not text.startswith("IsNotNull(")]
     return "), ".join(filters), prunes
 
 

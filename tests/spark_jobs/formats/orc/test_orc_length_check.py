@@ -92,9 +92,9 @@ def test_consecutive_runs_are_rejected_exactly_if_their_lengths_are_too_large() 
         if rng.random() < 0.7:
             runs = [run for run in runs if not is_too_much(run[1])]
         stream, count = b"".join(run[0] for run in runs), sum(len(run[1]) for run in runs)
-        refused = any(is_too_much(run[1]) for run in runs)
-        assert is_refused(stream) == is_refused(stream, count) == refused
-        if not refused:
+        is_too_long = any(is_too_much(run[1]) for run in runs)
+        assert is_refused(stream) == is_refused(stream, count) == is_too_long
+        if not is_too_long:
             with pytest.raises(ValueError, match=f"there are {count} lengths, {count + 1} were expected"):
                 check_lengths(stream, count + 1)
 

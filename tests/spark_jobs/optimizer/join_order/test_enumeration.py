@@ -55,15 +55,15 @@ def graph(size: int, edges: Sequence[tuple[int, int]]) -> Edges:
     ],
 )
 def test_each_pair_is_visited_once(shape: Callable[[int], Edges], closed_form: Callable[[int], int], size: int) -> None:
-    found = [frozenset(pair) for pair in connected_pairs((1 << size) - 1, shape(size))]
-    assert len(found) == len(set(found)) == closed_form(size)
+    actual = [frozenset(pair) for pair in connected_pairs((1 << size) - 1, shape(size))]
+    assert len(actual) == len(set(actual)) == closed_form(size)
 
 
 def reach(mask: int, edges: Edges) -> int:
-    found = 0
+    neighbors = 0
     for number in bits(mask):
-        found |= edges[number]
-    return found
+        neighbors |= edges[number]
+    return neighbors
 
 
 def every_tree(mask: int, edges: Edges) -> Iterator[ChainTree]:
@@ -99,11 +99,11 @@ def random_case(seed: int, size: int) -> tuple[Edges, CostModel]:
 @pytest.mark.parametrize("seed", range(8))
 def test_the_tree_found_is_the_cheapest(size: int, seed: int) -> None:
     edges, model = random_case(seed, size)
-    found = find_cheapest_tree(edges, model)
-    assert found.method == "dynamic programming"
-    assert relation_mask(found.tree) == (1 << size) - 1
-    assert found.cost == pytest.approx(model.tree_cost(found.tree))
-    assert found.cost == pytest.approx(min(map(model.tree_cost, every_tree((1 << size) - 1, edges))))
+    actual = find_cheapest_tree(edges, model)
+    assert actual.method == "dynamic programming"
+    assert relation_mask(actual.tree) == (1 << size) - 1
+    assert actual.cost == pytest.approx(model.tree_cost(actual.tree))
+    assert actual.cost == pytest.approx(min(map(model.tree_cost, every_tree((1 << size) - 1, edges))))
 
 
 def small_cluster(rows: Callable[[int], float]) -> CostModel:
@@ -113,8 +113,8 @@ def small_cluster(rows: Callable[[int], float]) -> CostModel:
 
 def test_bushy_trees_are_found() -> None:
     sizes = {0b0011: 1.0, 0b1100: 1.0, 0b1111: 1.0}
-    found = find_cheapest_tree(chain(4), small_cluster(lambda mask: sizes.get(mask, 1e6)))
-    assert {relation_mask(found.tree.left), relation_mask(found.tree.right)} == {0b0011, 0b1100}  # type: ignore[union-attr]
+    actual = find_cheapest_tree(chain(4), small_cluster(lambda mask: sizes.get(mask, 1e6)))
+    assert {relation_mask(actual.tree.left), relation_mask(actual.tree.right)} == {0b0011, 0b1100}  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize(("stage_rows", "joined_first"), [(0.0, True), (99.0, True), (101.0, False)])
@@ -124,20 +124,20 @@ def test_broadcasting_a_join_result_must_pay_for_its_stage(stage_rows: float, jo
     model = CostModel(
         lambda mask: sizes[mask], lambda mask: not mask & fact, lambda left, right: True, stage_rows=stage_rows
     )
-    found = find_cheapest_tree(chain(3), model).tree
-    assert isinstance(found, JoinNode)
+    actual = find_cheapest_tree(chain(3), model).tree
+    assert isinstance(actual, JoinNode)
     # Separate broadcasts cost 10 + 100 and 1 + 50 rows. Joining first costs 1 + 5 and 5 + 50 rows and a stage.
-    assert ({relation_mask(found.left), relation_mask(found.right)} == {fact, middle | last}) is joined_first
+    assert ({relation_mask(actual.left), relation_mask(actual.right)} == {fact, middle | last}) is joined_first
 
 
 @pytest.mark.parametrize(("threshold", "max_pairs"), [(5, 50_000), (12, 10)])
 def test_the_search_is_greedy_beyond_threshold_or_budget(threshold: int, max_pairs: int) -> None:
     edges, model = random_case(3, 9)
-    found = find_cheapest_tree(edges, model, threshold=threshold, max_pairs=max_pairs)
-    assert found.method == "greedy"
-    assert relation_mask(found.tree) == (1 << 9) - 1
-    assert found.cost == pytest.approx(model.tree_cost(found.tree))
-    assert without_cross(found.tree, edges)
+    actual = find_cheapest_tree(edges, model, threshold=threshold, max_pairs=max_pairs)
+    assert actual.method == "greedy"
+    assert relation_mask(actual.tree) == (1 << 9) - 1
+    assert actual.cost == pytest.approx(model.tree_cost(actual.tree))
+    assert without_cross(actual.tree, edges)
 
 
 def without_cross(shape: ChainTree, edges: Edges) -> bool:
@@ -150,19 +150,19 @@ def without_cross(shape: ChainTree, edges: Edges) -> bool:
 def test_unconnected_parts_are_joined_last_from_small_to_large() -> None:
     edges = graph(5, [(0, 1), (2, 3)])
     assert connected_components(edges) == [0b00011, 0b01100, 0b10000]
-    found = find_cheapest_tree(
+    actual = find_cheapest_tree(
         edges, small_cluster(lambda mask: {0b00011: 50.0, 0b01100: 4.0, 0b10000: 9.0}.get(mask, 100.0))
     )
-    assert found.tree == JoinNode(JoinNode(found.tree.left.left, 4), found.tree.right)  # type: ignore[union-attr]
-    assert relation_mask(found.tree.left.left) == 0b01100  # type: ignore[union-attr]
-    assert relation_mask(found.tree.right) == 0b00011  # type: ignore[union-attr]
+    assert actual.tree == JoinNode(JoinNode(actual.tree.left.left, 4), actual.tree.right)  # type: ignore[union-attr]
+    assert relation_mask(actual.tree.left.left) == 0b01100  # type: ignore[union-attr]
+    assert relation_mask(actual.tree.right) == 0b00011  # type: ignore[union-attr]
 
 
 def test_trees_contain_only_allowed_sets() -> None:
     facts = 0b00111
     is_allowed = lambda mask: mask & facts in (0, facts) or mask | facts == facts  # noqa: E731
     edges, model = star(5), small_cluster(lambda mask: 1.0 if mask & 0b11000 else 1e6)
-    found = find_cheapest_tree(edges, model, is_allowed=is_allowed)
+    actual = find_cheapest_tree(edges, model, is_allowed=is_allowed)
     sets: list[int] = []
 
     def collect(shape: ChainTree) -> None:
@@ -171,12 +171,12 @@ def test_trees_contain_only_allowed_sets() -> None:
             collect(shape.left)
             collect(shape.right)
 
-    collect(found.tree)
+    collect(actual.tree)
     assert facts in sets
     assert all(map(is_allowed, sets))
-    assert found.pairs < find_cheapest_tree(edges, model).pairs
+    assert actual.pairs < find_cheapest_tree(edges, model).pairs
 
 
 def test_one_relation_costs_nothing() -> None:
-    found = find_cheapest_tree([0], small_cluster(lambda mask: 7.0))
-    assert (found.tree, found.cost, found.pairs) == (0, 0.0, 0)
+    actual = find_cheapest_tree([0], small_cluster(lambda mask: 7.0))
+    assert (actual.tree, actual.cost, actual.pairs) == (0, 0.0, 0)

@@ -197,12 +197,10 @@ def random_query(random: Random) -> str:
     visible = ["f"] + ["d"] * (not is_hidden) + ["e"] * ("SEMI" not in two and "ANTI" not in two)
     where = [random.choice(CONDITIONS).format(name) for name in visible[1:] if random.random() < 0.7]
     where += ["f.v < 90000"] * random.randint(0, 1)
-    joined = (
-        f"facts f {one} {on('f.k', 'd')} {two} {on('f.k' if is_hidden else random.choice(['f.k', 'd.twice']), 'e')}"
-    )
+    joins = f"facts f {one} {on('f.k', 'd')} {two} {on('f.k' if is_hidden else random.choice(['f.k', 'd.twice']), 'e')}"
     sums = ", ".join(f"count({name}.id), sum({name}.shelf)" for name in visible[1:])
     return (
-        f"SELECT count(*), sum(f.v){', ' + sums if sums else ''} FROM {joined}"
+        f"SELECT count(*), sum(f.v){', ' + sums if sums else ''} FROM {joins}"
         f"{' WHERE ' + ' AND '.join(where) if where else ''}"
     )
 
@@ -248,8 +246,8 @@ def test_a_planned_query_fails_if_files_get_other_keys(spark: SparkSession, tabl
     for name, content in contents.items():
         pq.write_table(content, tmp_path / f"{name}.parquet")
         session.add_source(name, path=str(tmp_path / f"{name}.parquet"), format="parquet")
-    kept = session.sql(FLOOR, ALWAYS).df
-    rows = sorted_rows(kept.select("v"))
+    frame = session.sql(FLOOR, ALWAYS).df
+    rows = sorted_rows(frame.select("v"))
     shelf = contents["things"].column("shelf")
     others = {
         "shelves": contents["shelves"].set_column(1, "floor", pa.array([1] * 10)),
@@ -258,10 +256,10 @@ def test_a_planned_query_fails_if_files_get_other_keys(spark: SparkSession, tabl
     for name, content in others.items():
         pq.write_table(content, tmp_path / f"{name}.parquet")
         with pytest.raises(Exception, match="have changed since the query was planned") as failure:
-            kept.count()
+            frame.count()
         assert f"the files of {name} " in str(pushdown_error(failure.value))
         pq.write_table(contents[name], tmp_path / f"{name}.parquet")
-        assert sorted_rows(kept.select("v")) == rows
+        assert sorted_rows(frame.select("v")) == rows
 
 
 def figures(
@@ -322,7 +320,7 @@ def test_savings_are_measured_before_propagation() -> None:
         60_000, is_unique=True, values=KeyValues(np.arange(60_000), np.arange(60_000), is_certain=True)
     )
     facts = replace(facts, columns={**facts.columns, ("f", "id"): seen})
-    narrowed = replace(facts, filtered_rows=6_000.0)
-    left, keys = reduce_statically([facts, things], [GROUP], lambda _: True, lambda *_: narrowed)
+    filtered_facts = replace(facts, filtered_rows=6_000.0)
+    left, keys = reduce_statically([facts, things], [GROUP], lambda _: True, lambda *_: filtered_facts)
     assert [each.member for each in keys] == [GROUP[1]]
     assert left[0].filtered_rows <= 6_000

@@ -57,8 +57,8 @@ def test_a_star_has_its_fact_table_first_and_only_unique_dimensions() -> None:
     ids=["not unique", "nulls", "unknown key", "no condition", "two tables of facts", "two relations"],
 )
 def test_other_schemas_are_not_stars(relations: list[RelationStatistics]) -> None:
-    known = [each for each in EQUALITIES if max(each.left.relation, each.right.relation) < len(relations)]
-    assert detect_star(relations, known) == ()
+    equalities = [each for each in EQUALITIES if max(each.left.relation, each.right.relation) < len(relations)]
+    assert detect_star(relations, equalities) == ()
 
 
 def test_dimensions_are_joined_with_the_fact_table_directly() -> None:
@@ -87,7 +87,7 @@ def test_the_search_visits_as_many_sets_as_spark(name: str) -> None:
         sum(1 << relations.index(other) for pair in edges if relation in pair for other in pair if other != relation)
         for relation in relations
     ]
-    found = star_first([relations.index(relation) for relation in members.split()])
+    actual = star_first([relations.index(relation) for relation in members.split()])
 
     def sets(allowed: Callable[[int], bool]) -> int:
         seen = {1 << number for number in range(len(relations))}
@@ -101,5 +101,5 @@ def test_the_search_visits_as_many_sets_as_spark(name: str) -> None:
         assert find_cheapest_tree(masks, model, is_allowed=noted).cost > 0
         return len(seen)
 
-    assert sets(found) == with_star
+    assert sets(actual) == with_star
     assert sets(lambda _mask: True) == without

@@ -36,9 +36,9 @@ def relation(
     name: str, rows: float, *keys: str, columns: tuple[str, ...] = (), counted: bool = True
 ) -> RelationStatistics:
     """Return statistics with ten bytes per row. `keys` are unique, `columns` are not."""
-    known = {(name, key): JoinColumnStatistics(rows, is_unique=True) for key in keys}
-    known |= {(name, column): JoinColumnStatistics(rows / 10) for column in columns}
-    return RelationStatistics(rows, rows, known, max_bytes=rows * 10, row_bytes=10 if counted else None)
+    statistics = {(name, key): JoinColumnStatistics(rows, is_unique=True) for key in keys}
+    statistics |= {(name, column): JoinColumnStatistics(rows / 10) for column in columns}
+    return RelationStatistics(rows, rows, statistics, max_bytes=rows * 10, row_bytes=10 if counted else None)
 
 
 def equal(left: int, left_key: str, right: int, right_key: str) -> Equality:

@@ -28,8 +28,8 @@ def read(query: str) -> SelectBlock:
 
 def push_where(query: str, typed_equal: bool = True) -> dict[str, list[str]]:
     block = read(query)
-    found = pushdown_predicates(block.plan, block.columns, lambda left, right: typed_equal)
-    return {name: [to_sql(part) for part in parts] for name, parts in found.items() if parts}
+    actual = pushdown_predicates(block.plan, block.columns, lambda left, right: typed_equal)
+    return {name: [to_sql(part) for part in parts] for name, parts in actual.items() if parts}
 
 
 @pytest.mark.parametrize(
@@ -57,8 +57,8 @@ def push_where(query: str, typed_equal: bool = True) -> dict[str, list[str]]:
     ],
 )  # fmt: skip
 def test_predicates_reach_relations_where_the_result_stays_the_same(query: str, expected: dict[str, list[str]]) -> None:
-    found = push_where(query)
-    assert {name: sorted(parts) for name, parts in found.items()} == {
+    actual = push_where(query)
+    assert {name: sorted(parts) for name, parts in actual.items()} == {
         name: sorted(parts) for name, parts in expected.items()
     }
 
@@ -100,15 +100,15 @@ def test_predicates_are_inferred_from_or(query: str, expected: dict[str, list[st
 
 
 def test_predicates_are_inferred_from_thousands_of_alternatives() -> None:
-    listed = " OR ".join(f"a.x = {number} AND b.y = {number}" for number in range(3000))
-    found = push_where(f"SELECT * FROM a, b WHERE {listed}")
-    assert found["a"] == [" OR ".join(f"a.x = {number}" for number in range(3000))]
+    pairs = " OR ".join(f"a.x = {number} AND b.y = {number}" for number in range(3000))
+    actual = push_where(f"SELECT * FROM a, b WHERE {pairs}")
+    assert actual["a"] == [" OR ".join(f"a.x = {number}" for number in range(3000))]
 
 
 def test_equalities_transfer_predicates_across_inner_joins_of_equal_types() -> None:
     query = "SELECT * FROM a JOIN b ON a.k = b.k JOIN c ON b.y = c.y WHERE a.k IN (1, 2) AND c.y > 3"
-    found = {name: sorted(parts) for name, parts in push_where(query).items()}
-    assert found == {"a": ["a.k IN (1, 2)"], "b": ["b.k IN (1, 2)", "b.y > 3"], "c": ["c.y > 3"]}
+    actual = {name: sorted(parts) for name, parts in push_where(query).items()}
+    assert actual == {"a": ["a.k IN (1, 2)"], "b": ["b.k IN (1, 2)", "b.y > 3"], "c": ["c.y > 3"]}
     assert push_where(query, typed_equal=False) == {"a": ["a.k IN (1, 2)"], "c": ["c.y > 3"]}
 
 
@@ -140,7 +140,7 @@ def test_a_chain_ends_at_using_and_at_outer_joins() -> None:
 def test_duplicate_relation_names_are_not_planned() -> None:
     names = ColumnNameResolver(COLUMNS).columns_of
     for query in ("SELECT * FROM a JOIN a ON 1 = 1", "SELECT * FROM a JOIN VALUES (1)", "SELECT 1"):
-        assert [found for found in select_blocks(parse_query(query), names) if found.select.args.get("joins")] == []
+        assert [each for each in select_blocks(parse_query(query), names) if each.select.args.get("joins")] == []
 
 
 def test_output_columns_are_derived_from_the_text() -> None:
@@ -148,11 +148,11 @@ def test_output_columns_are_derived_from_the_text() -> None:
         SELECT * FROM e, f, (SELECT count(*) AS n, e.s FROM e) AS g, (SELECT y + 1 FROM b) AS h"""
     names = ColumnNameResolver(COLUMNS)
     select = parse_query(query)
-    found = [
+    actual = [
         names.columns_of(select.args["from_"].this),
         *(names.columns_of(join.this) for join in select.args["joins"]),
     ]
-    assert found == [frozenset({"q", "k", "x", "s"}), frozenset({"r"}), frozenset({"n", "s"}), None]
+    assert actual == [frozenset({"q", "k", "x", "s"}), frozenset({"r"}), frozenset({"n", "s"}), None]
 
 
 def tables(query: str) -> list[str]:
@@ -168,9 +168,9 @@ def test_common_table_expressions_are_not_tables_and_cannot_refer_to_themselves(
 def test_only_table_names_are_replaced() -> None:
     query = """SELECT /* a */ 'a', a.k FROM a JOIN `b` AS b2 ON a.k=b2.k, c TABLESAMPLE (5 ROWS) -- a
         WHERE EXISTS (SELECT 1 FROM d WHERE d.z = 'd')"""
-    found = dict(enumerate(named_tables(parse_query(query))))
-    changed = replace_table_names(query, found, lambda number: f"v_{found[number].name}")
-    assert changed == """SELECT /* a */ 'a', a.k FROM `v_a` AS a JOIN `v_b` AS b2 ON a.k=b2.k, """ + (
+    actual = dict(enumerate(named_tables(parse_query(query))))
+    text = replace_table_names(query, actual, lambda number: f"v_{actual[number].name}")
+    assert text == """SELECT /* a */ 'a', a.k FROM `v_a` AS a JOIN `v_b` AS b2 ON a.k=b2.k, """ + (
         """`v_c` TABLESAMPLE (5 ROWS) AS c -- a
         WHERE EXISTS (SELECT 1 FROM `v_d` AS d WHERE d.z = 'd')"""
     )
@@ -202,7 +202,7 @@ def test_typed_literals_and_commas_are_preserved() -> None:
 )
 def test_only_mentioned_columns_are_read(query: str, expected: tuple[str, ...]) -> None:
     tree = parse_query(query)
-    table = next(found for found in named_tables(tree) if found.name == "a")
+    table = next(each for each in named_tables(tree) if each.name == "a")
     assert ColumnPruner(tree, name_rule=ANY_CASE).columns(table, ("k", "x", "s")) == expected
 
 

@@ -119,13 +119,13 @@ def test_a_small_side_without_keys_changes_nothing(plan: Plan) -> None:
 def test_a_planned_query_fails_if_the_small_side_gets_other_keys(reader: str, plan: Plan, tables: Path) -> None:
     result = plan(JOIN, reader=reader)
     # Spark keeps the small side of a DataFrame that has run, but not of others over it.
-    kept = result.df
-    rows = sorted_rows(kept.select("id"))
+    frame = result.df
+    rows = sorted_rows(frame.select("id"))
     try:
         write_devices(tables, mine=(5, 55))
-        assert 0 < len(sorted_rows(kept.select("id"))) < len(rows), "fewer keys lose no row"
+        assert 0 < len(sorted_rows(frame.select("id"))) < len(rows), "fewer keys lose no row"
         write_devices(tables, mine=(5, 56, 255))
-        for act in (kept.count, lambda: result.run(sorted_rows)):
+        for act in (frame.count, lambda: result.run(sorted_rows)):
             with pytest.raises(Exception, match="files of devices have changed since the query was planned") as failure:
                 act()
             assert isinstance(pushdown_error(failure.value), ChangedFilesError)
@@ -133,7 +133,7 @@ def test_a_planned_query_fails_if_the_small_side_gets_other_keys(reader: str, pl
         assert plan(JOIN, reader=reader).run(sorted_rows) == sorted_rows(plan(JOIN, SOME, "spark").df)
     finally:
         write_devices(tables, mine=(5, 55, 255))
-    assert sorted_rows(kept) == rows
+    assert sorted_rows(frame) == rows
 
 
 def test_keys_that_are_not_utf_8_are_not_listed(spark: SparkSession, tmp_path: Path) -> None:

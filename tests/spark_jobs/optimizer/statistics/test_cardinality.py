@@ -47,16 +47,16 @@ def test_bounds_restrict_only_known_keys() -> None:
     assert restrict_to_joined_bounds([SOLD, whole], [group])[1].rows == LAST - FIRST + 1
     unseen = RelationStatistics(DAYS, DAYS, {("d", "day"): JoinColumnStatistics(DAYS, is_unique=True)})
     assert restrict_to_joined_bounds([SOLD, unseen], [group])[1] == unseen
-    unlimited = RelationStatistics(SALES, SALES, {("s", "day"): JoinColumnStatistics(261)})
-    assert restrict_to_joined_bounds([unlimited, whole], [group])[1] == whole
+    estimate = RelationStatistics(SALES, SALES, {("s", "day"): JoinColumnStatistics(261)})
+    assert restrict_to_joined_bounds([estimate, whole], [group])[1] == whole
 
 
 def test_conditions_on_other_columns_do_not_change_the_join_selectivity() -> None:
     customers = RelationStatistics(150_000, 30_000, {("c", "id"): JoinColumnStatistics(150_000)})
     orders = RelationStatistics(1_500_000, 1_500_000, {("o", "customer"): JoinColumnStatistics(100_000)})
     on_customer = Equality(JoinColumn(0, ("c", "id")), JoinColumn(1, ("o", "customer")))
-    joined = CardinalityEstimator([customers, orders], [on_customer])
-    assert joined.rows(0b11) == pytest.approx(300_000)
+    estimator = CardinalityEstimator([customers, orders], [on_customer])
+    assert estimator.rows(0b11) == pytest.approx(300_000)
 
 
 def test_conditions_on_both_keys_do_not_count_twice() -> None:

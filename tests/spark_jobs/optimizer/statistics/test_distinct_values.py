@@ -54,8 +54,8 @@ def test_distinct_values_are_estimated_for_any_row_order(values: Values, truth: 
     column = values(np.random.default_rng(7), ROWS)
     starts = np.linspace(0, ROWS - ROWS_OF_A_PLACE, PLACES).astype(int)
     groups = [pa.chunked_array([column[start : start + ROWS_OF_A_PLACE]]) for start in starts]
-    found, nulls = estimate_distinct(groups, float(ROWS))
-    assert truth / 1.5 < found < truth * 1.5
+    actual, nulls = estimate_distinct(groups, float(ROWS))
+    assert truth / 1.5 < actual < truth * 1.5
     assert nulls == 0.0
 
 

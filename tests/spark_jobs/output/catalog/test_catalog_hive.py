@@ -20,7 +20,7 @@ def run(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         # Derby waits for the disk after each of its transactions otherwise.
         "spark.driver.extraJavaOptions": "-Dderby.system.durability=test",
     }
-    submitted = " ".join(f"--conf {key}={value}" for key, value in settings.items())
+    options = " ".join(f"--conf {key}={value}" for key, value in settings.items())
     paths = [str(ROOT), str(ROOT / "spark_jobs"), str(ROOT / "tests")]
     return subprocess.run(
         [
@@ -34,7 +34,7 @@ def run(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
             *arguments,
         ],
         cwd=ROOT,
-        env={**os.environ, "PYSPARK_SUBMIT_ARGS": f"{submitted} pyspark-shell", "PYTHONPATH": os.pathsep.join(paths)},
+        env={**os.environ, "PYSPARK_SUBMIT_ARGS": f"{options} pyspark-shell", "PYTHONPATH": os.pathsep.join(paths)},
         capture_output=True,
         text=True,
         check=False,

@@ -225,8 +225,8 @@ def test_a_write_drops_the_statistics_of_the_earlier_rows(spark: SparkSession) -
     write(output_of(spark), spark.range(5))
     spark.sql(f"ANALYZE TABLE {TABLE} COMPUTE STATISTICS")
     write(output_of(spark, run="second"), spark.range(5))
-    described = {row["col_name"]: row["data_type"] for row in spark.sql(f"DESCRIBE EXTENDED {TABLE}").collect()}
-    assert "5 rows" not in str(described.get("Statistics"))
+    description = {row["col_name"]: row["data_type"] for row in spark.sql(f"DESCRIBE EXTENDED {TABLE}").collect()}
+    assert "5 rows" not in str(description.get("Statistics"))
 
 
 def test_tables_that_cannot_be_replaced_are_refused(spark: SparkSession, tmp_path: Path) -> None:

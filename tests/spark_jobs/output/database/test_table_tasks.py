@@ -302,14 +302,14 @@ def test_attempt_that_stalls_after_its_rename_keeps_the_claim_of_a_repeated_run(
     """A user clears the task in the meantime."""
     database, case = open_database(product, request, tmp_path), TableWrite(OutputMode.OVERWRITE, has_table=False)
     case.prepare(database)
-    repeated = TableAttempt(database.address, case.spec, "run", "cleared")
+    second = TableAttempt(database.address, case.spec, "run", "cleared")
 
     def connect(address: DatabaseAddress) -> WriteConnection:
-        return RenamingConnection(connect_to_write(address), lambda: repeated.prepare())
+        return RenamingConnection(connect_to_write(address), lambda: second.prepare())
 
     write_once(database, case, connect=connect)
-    load(repeated, NEW[1:])
-    assert repeated.commit(1, OutputSummary(mode=case.mode, columns={})) is not None
+    load(second, NEW[1:])
+    assert second.commit(1, OutputSummary(mode=case.mode, columns={})) is not None
     assert sorted(database.rows("SELECT id, day, x FROM t")) == NEW[1]
     assert database.tables() == ["t"]
 

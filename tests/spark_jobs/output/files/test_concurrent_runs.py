@@ -160,11 +160,11 @@ def test_attempt_that_fails_keeps_the_rows_of_a_later_attempt(spark: SparkSessio
         stage(later, {"day=1": "later"})
 
     files = LateFiles(later.paths.staging, retry)
-    failed = open_attempt(spark, target, OutputMode.APPEND, "run", files=files)
-    assert failed.prepare()
-    stage(failed, {"day=1": "failed"})
+    attempt = open_attempt(spark, target, OutputMode.APPEND, "run", files=files)
+    assert attempt.prepare()
+    stage(attempt, {"day=1": "failed"})
     files.is_late = True
-    failed.abort()
+    attempt.abort()
     with later.transaction():
         pass
     assert tree(target) == {"day=1": ["later"]}

@@ -176,15 +176,15 @@ def test_overwrite_partitions_replaces_directories_that_other_programs_have_name
     spark: SparkSession, target: Path, writer: Callable[..., FileOutput]
 ) -> None:
     # Spark reads the last one as two characters, but other programs as one.
-    kept = ["n=2/k=a b", "n=1/k=A b", "n=1x/k=a b", "n=1/k=01", "n=1/k=%C3%A9"]
-    for name in ("n=01/k=a%20b", "n=1/k=a%20b", "n=1/k=a b", *kept):
+    directories = ["n=2/k=a b", "n=1/k=A b", "n=1x/k=a b", "n=1/k=01", "n=1/k=%C3%A9"]
+    for name in ("n=01/k=a%20b", "n=1/k=a%20b", "n=1/k=a b", *directories):
         (target / name).mkdir(parents=True)
         (target / name / "old.json").write_text('{"id": 0}')
     output = writer(OutputMode.OVERWRITE_PARTITIONS, partition_by=["n", "k"])
     write(output, spark.sql("SELECT 1 AS id, 1 AS n, explode(array('a b', '1', 'é')) AS k"))
     actual = {str(path.parent.relative_to(target)): path.name for path in target.rglob("*.json")}
-    assert {name for name, file in actual.items() if file == "old.json"} == set(kept)
-    assert sorted(actual.keys() - set(kept)) == ["n=1/k=1", "n=1/k=a b", "n=1/k=é"]
+    assert {name for name, file in actual.items() if file == "old.json"} == set(directories)
+    assert sorted(actual.keys() - set(directories)) == ["n=1/k=1", "n=1/k=a b", "n=1/k=é"]
 
 
 @pytest.mark.parametrize(
@@ -636,15 +636,15 @@ def test_names_that_the_locale_does_not_have_are_refused(tmp_path: Path, locale:
     environment = {**os.environ, "LC_ALL": locale, "PYTHONUTF8": "1"}
     command = [sys.executable, "-c", JOB_WITH_LETTERS, str(tmp_path)]
     process = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    written = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.glob("[!.]*/v=*"))
+    paths = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.glob("[!.]*/v=*"))
     if locale == "C":
-        assert written == []
+        assert paths == []
         for line in process.stdout.splitlines():
             assert "Java cannot write the name " in line
             assert "set LC_ALL=C.UTF-8" in line
         assert len(process.stdout.splitlines()) == 2
     else:
-        assert written == ["na\u00efve/v=a", "out/v=\u00e9"]
+        assert paths == ["na\u00efve/v=a", "out/v=\u00e9"]
 
 
 SLOW_JOB = """

@@ -119,8 +119,8 @@ def read_output(spark: SparkSession, bucket: str, number: int) -> dict[int, list
 
 
 def hidden_keys(store: ObjectStore, bucket: str) -> list[str]:
-    listed = store.client().list_objects_v2(Bucket=bucket).get("Contents", [])
-    return [entry["Key"] for entry in listed if "/." in f"/{entry['Key']}"]
+    objects = store.client().list_objects_v2(Bucket=bucket).get("Contents", [])
+    return [entry["Key"] for entry in objects if "/." in f"/{entry['Key']}"]
 
 
 def expected(mode: OutputMode) -> dict[int, list[int]]:
