@@ -17,6 +17,7 @@ from airflow_pushdown.connections.database_connections import database_connectio
 from airflow_pushdown.connections.hdfs_connections import HDFS_TYPES, NameNode
 from airflow_pushdown.counters import emit
 from airflow_pushdown.exceptions import config_error, exception_for
+from airflow_pushdown.hooks.submission import Submission
 from airflow_pushdown.operators.job_operator import JobOperator
 from airflow_pushdown.operators.output_parameters import OUTPUT_PARAMETERS, OutputParameters, output_spec
 from airflow_pushdown.operators.parse_checks import check_literals
@@ -251,10 +252,10 @@ class PushdownBaseOperator(JobOperator):
         """Return the credentials of the sources and of the output."""
         return self._source_secrets().model_copy(update=self._output_secrets())
 
-    def _prepare(self, context: Context) -> None:
+    def _prepare(self, context: Context) -> Submission:
         self._check_targets()
         self._read_interval(context)
-        super()._prepare(context)
+        return super()._prepare(context)
 
     def _check_targets(self) -> None:
         """Raise `ConfigError` if the template of a target has rendered to nothing."""
