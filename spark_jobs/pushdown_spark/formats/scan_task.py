@@ -80,6 +80,14 @@ def spread(items: Sequence[Item], limit: int) -> Sequence[Item]:
     return [items[round(number * step)] for number in range(limit)]
 
 
+def null_rows(fields: Sequence[pa.Field], rows: int) -> pa.RecordBatch:
+    """Return rows of NULLs. Arrow keeps their number even without a field."""
+    columns = [pa.nulls(rows, field.type) for field in fields]
+    return pa.RecordBatch.from_struct_array(
+        pa.StructArray.from_buffers(pa.struct(fields), rows, [None], children=columns)
+    )
+
+
 def sum_metrics(metrics: Iterable[Metrics]) -> Metrics:
     """Return the sum of one or more counts."""
     return reduce(operator.add, metrics)

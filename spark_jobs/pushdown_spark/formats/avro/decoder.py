@@ -23,6 +23,7 @@ from pushdown_spark.formats.avro.container_file import Buffer
 from pushdown_spark.formats.avro.executor import Executor, RecordRuns, SlotValues
 from pushdown_spark.formats.avro.metrics import AvroMetrics, AvroOutcome
 from pushdown_spark.formats.avro.resolution import NameMatcher, minimum_size
+from pushdown_spark.formats.scan_task import null_rows
 
 _BATCH_VALUES = 2 << 20
 """Values (records times columns) that are decoded at a time. It bounds the memory."""
@@ -199,7 +200,7 @@ class Decoder:
 
     def _batch(self, executor: Executor, fields: Sequence[pa.Field], slots: SlotValues) -> pa.RecordBatch:
         if not fields:
-            return pa.RecordBatch.from_struct_array(pa.array([{}] * slots.rows, pa.struct([])))
+            return null_rows((), slots.rows)
         assembler = ColumnAssembler(slots, has_corrected_calendar=self._query.has_corrected_calendar)
         columns = [assembler.column(layout) for layout in executor.bytecode.columns]
         return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))

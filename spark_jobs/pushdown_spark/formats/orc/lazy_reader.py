@@ -28,6 +28,7 @@ from pushdown_spark.formats.orc.file_tail import FileTail, OrcTypeKind
 from pushdown_spark.formats.orc.metrics import OrcMetrics, OrcOutcome, ReadPurpose
 from pushdown_spark.formats.orc.row_group_slice import ColumnSelection, StreamSlice, slice_file, stream_slices
 from pushdown_spark.formats.orc.stripe import RowGroupRange, Stripe
+from pushdown_spark.formats.scan_task import null_rows
 
 _BATCH_VALUES = 2 << 20
 """Values (rows times columns) that are decoded at a time. It bounds the memory."""
@@ -159,7 +160,7 @@ class LazyStripeReader:
             return
         if not self._columns.search.columns:
             # There is no filter, or it has the same value for every row.
-            if self._columns.filter is None or len(self.apply_filter(_without_columns(1))):
+            if self._columns.filter is None or len(self.apply_filter(null_rows((), 1))):
                 yield from self._read_all(alive)
             return
         stripes_before = self._metrics.stripes[OrcOutcome.SELECTED]
@@ -262,7 +263,7 @@ class LazyStripeReader:
         """Decode some columns of fetched row groups."""
         rows = self.stripe.rows_before(groups.last + 1) - self.stripe.rows_before(groups.first)
         if not columns.columns:
-            return _without_columns(rows)
+            return null_rows((), rows)
         arrays: dict[int, pa.Array] = {}
         if columns.roots:
             slices = stream_slices(self.stripe, columns.selection.columns, groups)
@@ -277,10 +278,6 @@ class LazyStripeReader:
             for c in columns.columns
         ]
         return pa.RecordBatch.from_arrays(values, schema=columns.schema)
-
-
-def _without_columns(rows: int) -> pa.RecordBatch:
-    return pa.RecordBatch.from_struct_array(pa.StructArray.from_buffers(pa.struct([]), rows, [None]))
 
 
 def _decode_slice(

@@ -18,7 +18,7 @@ from pushdown_spark.formats.parquet.datafusion_address import FileAddress
 from pushdown_spark.formats.parquet.file_columns import FileColumns, has_sound_statistics, match_schema
 from pushdown_spark.formats.parquet.file_parts import part_of
 from pushdown_spark.formats.parquet.metrics import ParquetMetrics
-from pushdown_spark.formats.scan_task import FileScanTask
+from pushdown_spark.formats.scan_task import FileScanTask, null_rows
 from pushdown_spark.sources.stores.listing import Split
 from pushdown_spark.sources.stores.storage import REMEDY, RangeFile, Storage, name_storage_errors
 
@@ -176,12 +176,9 @@ class OpenParquet:
 
     def _without_columns(self, rows: int, metrics: ParquetMetrics) -> Iterator[pa.RecordBatch]:
         """Yield rows of a file that has none of the requested columns."""
-        schema = self._query.schema
         for start in range(0, rows, _BATCH_ROWS):
-            count = min(_BATCH_ROWS, rows - start)
-            arrays = [pa.nulls(count), *(pa.nulls(count, field.type) for field in schema)]
-            batch = pa.RecordBatch.from_arrays(arrays, schema=pa.schema([pa.field("", pa.null()), *schema]))
-            yield from self._filter_batch(batch.select(range(1, len(arrays))), metrics)
+            batch = null_rows(list(self._query.schema), min(_BATCH_ROWS, rows - start))
+            yield from self._filter_batch(batch, metrics)
 
 
 def _read_footer(raw: RangeFile) -> pq.FileMetaData:
