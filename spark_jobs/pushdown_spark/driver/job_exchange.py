@@ -147,7 +147,7 @@ class SubmittedFiles(HadoopFiles):
         settings = self._java_class("org.apache.spark.SparkConf")()
         utilities = self._java_class("org.apache.spark.deploy.SparkHadoopUtil").get()
         self._configuration = utilities.newConfiguration(settings)
-        self._moves_directories = moves_directories(path)
+        self.moves_directories = moves_directories(path)
 
     def credential(self, alias: str) -> str | None:
         """Return an entry of the Hadoop credential providers, or None if there is no provider or no entry."""
@@ -156,7 +156,7 @@ class SubmittedFiles(HadoopFiles):
 
     def _create(self, path: str) -> JavaObject:
         """Return the stream of a new file. If its directory is missing, the task has ended, and this fails."""
-        if not self._moves_directories:
+        if not self.moves_directories:
             return super()._create(path)
         return self._system(path).createFile(self._path(path)).overwrite(True).build()
 

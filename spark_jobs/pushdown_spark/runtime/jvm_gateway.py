@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from typing import cast
 
 from py4j.java_gateway import JavaClass, JavaObject, is_instance_of
 from py4j.protocol import Py4JJavaError
@@ -118,14 +119,14 @@ def java_string(spark: SparkSession, value: JavaObject) -> str:
 
 def java_strings(spark: SparkSession, array: JavaObject) -> list[str]:
     """Return the elements of a JVM array of strings, transferred as one JSON string instead of one by one."""
-    writer = java_class(spark, "java.io.StringWriter")()
-    java_class(spark, "com.fasterxml.jackson.databind.ObjectMapper")().writeValue(writer, array)
-    strings: list[str] = json.loads(java_string(spark, writer))
-    return strings
+    return cast("list[str]", scala_value(spark, array))
 
 
 def scala_value(spark: SparkSession, value: JavaObject) -> object:
-    """Return a Scala object of data, such as a case class or a map, as Spark's history server writes it in JSON."""
+    """Return an object of data, such as a case class or a map, as Spark's history server writes it in JSON.
+
+    This takes one call instead of one for each field.
+    """
     writer = java_class(spark, "java.io.StringWriter")()
     scala_object(spark, "org.apache.spark.util.JsonProtocol").mapper().writeValue(writer, value)
     return json.loads(java_string(spark, writer))

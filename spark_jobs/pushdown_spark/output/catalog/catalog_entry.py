@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import JsonValue
 from pyspark.sql import types as t
@@ -20,7 +20,7 @@ from pushdown_spark.expressions.session_settings import is_enabled
 from pushdown_spark.output.files.layout import unescape_name
 from pushdown_spark.output.files.partition_names import PartitionNames, unescaped_names
 from pushdown_spark.projection.paths import quote_name
-from pushdown_spark.runtime.jvm_gateway import java_class, java_string, scala_map, scala_object, scala_seq
+from pushdown_spark.runtime.jvm_gateway import java_class, java_string, scala_map, scala_object, scala_seq, scala_value
 from pushdown_spark.runtime.spark_internals import analyzed_statement, java_session, session_catalog
 from pushdown_spark.sources.stores.listing import decode_uri
 
@@ -82,7 +82,8 @@ class CatalogEntry:
         if not self._catalog.tableExists(self._identifier):
             return None
         table = self._catalog.getTableMetadata(self._identifier)
-        raw, schema = json.loads(self._json(table)), json.loads(java_string(self._spark, table.schema().json()))
+        raw = cast("dict[str, Any]", scala_value(self._spark, table))
+        schema = json.loads(java_string(self._spark, table.schema().json()))
         storage = raw["storage"]
         return TableDefinition(
             location=decode_uri(storage["locationUri"] or ""),
@@ -137,7 +138,8 @@ class CatalogEntry:
         else:
             specs = [scala_map(self._spark, partition_spec(name)) for name in partitions]
             entries = scala_seq(self._spark, [self._catalog.getPartition(self._identifier, spec) for spec in specs])
-        return [(entry["spec"], entry["storage"]["locationUri"] or "") for entry in json.loads(self._json(entries))]
+        values = cast("list[dict[str, Any]]", scala_value(self._spark, entries))
+        return [(entry["spec"], entry["storage"]["locationUri"] or "") for entry in values]
 
     def create(self, statement: str, location: str) -> None:
         """Create a table whose directory exists, as Spark does after CREATE TABLE AS SELECT has written the files.
@@ -195,17 +197,6 @@ class CatalogEntry:
     @cached_property
     def _none(self) -> JavaObject:
         return scala_object(self._spark, "scala.None")
-
-    @cached_property
-    def _mapper(self) -> JavaObject:
-        mapper = java_class(self._spark, "com.fasterxml.jackson.databind.ObjectMapper")()
-        return mapper.registerModule(scala_object(self._spark, "com.fasterxml.jackson.module.scala.DefaultScalaModule"))
-
-    def _json(self, value: JavaObject) -> str:
-        """Return an object of the catalog as JSON, which needs one call instead of one for each field."""
-        writer = java_class(self._spark, "java.io.StringWriter")()
-        self._mapper.writeValue(writer, value)
-        return java_string(self._spark, writer)
 
 
 def tracks_new_partitions(spark: SparkSession) -> bool:

@@ -38,15 +38,10 @@ class HadoopFiles:
     """
 
     def __init__(self, spark: SparkSession, *, moves_directories: bool = False) -> None:
-        self._moves_directories = moves_directories
+        self.moves_directories = moves_directories
         self._spark = spark
         self._path_class = java_class(spark, "org.apache.hadoop.fs.Path")
         self._configuration = reader_configuration(spark, {})
-
-    @property
-    def moves_directories(self) -> bool:
-        """Whether a directory is renamed in one atomic step."""
-        return self._moves_directories
 
     def qualify(self, path: str) -> str:
         """Return an absolute path with scheme and authority."""
@@ -176,7 +171,7 @@ class HadoopFiles:
         """
         parent, _, name = path.rpartition("/")
         # Object stores only show complete files.
-        draft = f"{parent}/.{name}{DRAFT}" if self._moves_directories else path
+        draft = f"{parent}/.{name}{DRAFT}" if self.moves_directories else path
         _write(self._create(draft), text)
         if draft != path:
             self._replace(draft, path)
