@@ -85,7 +85,7 @@ def test_the_row_filter_of_spark_is_off_where_it_loses_rows(
     spark: SparkSession, unusual: Path, reader: str, orc: dict[str, bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # With these costs, `auto` chooses Spark's row filter wherever it may.
-    monkeypatch.setattr(cost, "_COSTS", replace(cost._COSTS, search=1.0, spark=1.0))
+    monkeypatch.setattr(cost, "_COSTS", replace(cost._COSTS, search=1.0, spark_value=1.0))
     session = _session(spark, unusual, reader=reader, orc=orc)
     first_result = session.scan("t", columns=["id"], where="id = 7")
     assert "orc.sarg.to.filter is true" in first_result.report()["t"].notes
