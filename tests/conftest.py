@@ -54,7 +54,6 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(scope="session")
 def project() -> Path:
-    """Return the root of the project."""
     return ROOT
 
 

@@ -36,7 +36,6 @@ class Package(NamedTuple):
 
 
 def packages(requirements: Path) -> Iterator[Package]:
-    """Yield the packages for this machine."""
     machine = f"{platform.system()}-{platform.machine()}"
     for line in requirements.read_text(encoding="utf-8").splitlines():
         if not line.startswith("#"):

@@ -145,7 +145,6 @@ def server_url(connection: Connection) -> str:
 
 
 def _spark_python(parameter: str | None) -> str:
-    """Return the Python of the Spark environment."""
     program = parameter or os.environ.get(SPARK_PYTHON_VARIABLE) or os.environ.get("PYSPARK_PYTHON")
     python = shutil.which(program) if program else None
     if python is None:

@@ -35,7 +35,6 @@ from airflow_pushdown.spark_settings import (
     FIXED_SETTINGS,
     SUBMIT_DEFAULTS,
     UNSAFE_SETTINGS,
-    check_safe_settings,
     effective_value,
     serialize,
     serialize_all,
@@ -44,9 +43,6 @@ from airflow_pushdown.spark_settings import (
 from docs_pages.generate import documented_parameters, pages
 
 JSON = frozenset({"json"})
-ORC = frozenset({"orc"})
-SARG_TO_FILTER = "spark.hadoop.orc.sarg.to.filter"
-USE_SELECTED = "spark.hadoop.orc.filter.use.selected"
 
 
 OPERATOR_CLASSES: dict[str, type[PushdownBaseOperator]] = {
@@ -193,13 +189,6 @@ def test_every_key_of_a_parameter_is_a_setting_of_spark(spark_python: str) -> No
     assert known_keys == keys
 
 
-def test_a_contradiction_is_an_error_with_parameter_and_key() -> None:
-    with pytest.raises(ConfigError) as error:
-        session_conf(SCAN, {"filter_pushdown": True}, {"spark.sql.json.filterPushdown.enabled": "false"}, JSON)
-    assert str(error.value).startswith("filter_pushdown=True")
-    assert "spark.sql.json.filterPushdown.enabled=false" in str(error.value)
-
-
 def test_an_equal_conf_entry_is_not_a_contradiction() -> None:
     conf = session_conf(SCAN, {"filter_pushdown": True}, {"spark.sql.json.filterPushdown.enabled": "TRUE"}, JSON)
     assert conf["spark.sql.json.filterPushdown.enabled"] == "true"
@@ -213,43 +202,6 @@ def test_a_conf_entry_replaces_a_default() -> None:
 def test_a_conf_entry_for_another_format_is_not_changed() -> None:
     conf = session_conf(SCAN, {"filter_pushdown": True}, {"spark.sql.csv.filterPushdown.enabled": "false"}, JSON)
     assert "spark.sql.csv.filterPushdown.enabled" not in conf
-
-
-@pytest.mark.parametrize(("value", "text"), [(True, "true"), (False, "false"), (None, None)])
-def test_sarg_to_filter_sets_its_key_only_if_it_is_given(value: bool | None, text: str | None) -> None:
-    assert session_conf(LAZY_ORC, {"sarg_to_filter": value}, {}, ORC).get(SARG_TO_FILTER) == text
-
-
-def test_a_conf_entry_sets_sarg_to_filter_if_it_is_not_given() -> None:
-    assert session_conf(LAZY_ORC, {}, {SARG_TO_FILTER: "true"}, ORC)[SARG_TO_FILTER] == "true"
-    assert effective_value("sarg_to_filter", None, {SARG_TO_FILTER: "true"}, "orc") is True
-    assert effective_value("sarg_to_filter", None, {}, "orc") is None
-
-
-@pytest.mark.parametrize("value", [True, False, None])
-def test_a_replaced_key_is_never_set(value: bool | None) -> None:
-    assert USE_SELECTED not in session_conf(LAZY_ORC, {"use_selected": value}, {}, ORC)
-
-
-def test_a_replaced_key_can_contradict_its_parameter() -> None:
-    with pytest.raises(ConfigError, match=f"use_selected=True contradicts conf entry {USE_SELECTED}=false"):
-        session_conf(LAZY_ORC, {"use_selected": True}, {USE_SELECTED: "false"}, ORC)
-
-
-@pytest.mark.parametrize(
-    ("conf", "options", "parameter"),
-    [({USE_SELECTED: " True "}, {}, "conf"), ({}, {"Orc.Filter.Use.Selected": "true"}, "options")],
-)
-def test_an_unsafe_setting_is_an_error_with_parameter_and_reason(
-    conf: dict[str, str], options: dict[str, str], parameter: str
-) -> None:
-    with pytest.raises(ConfigError, match=f"^{parameter}: .*returns no rows"):
-        check_safe_settings(conf, options, "orc")
-    check_safe_settings(conf, options, "parquet")
-
-
-def test_a_safe_value_of_an_unsafe_key_is_allowed() -> None:
-    check_safe_settings({USE_SELECTED: "false"}, {"orc.filter.use.selected": "false"}, "orc")
 
 
 def test_a_fixed_setting_cannot_be_switched_off() -> None:

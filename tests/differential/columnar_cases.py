@@ -88,7 +88,6 @@ def count_rows(table: pa.Table) -> Counter[Row]:
 
 
 def select_predicates(frame: DataFrame, names: Sequence[str], predicates: Sequence[str]) -> pa.Table:
-    """Return columns, and predicates as columns."""
     return frame.selectExpr(*names, *(f"({text}) AS `{text.replace('`', '``')}`" for text in predicates)).toArrow()
 
 

@@ -96,14 +96,12 @@ class TextCase:
 
     @cached_property
     def read_schema(self) -> t.StructType:
-        """The schema with the marker."""
         if self.source_format is SourceFormat.CSV:
             return self.schema
         return t.StructType([*self.schema.fields, t.StructField(MARK, t.LongType())])
 
     @property
     def content(self) -> bytes:
-        """The content of the file."""
         if self.source_format is SourceFormat.CSV:
             return b"".join(line + end for line, end in zip(self.lines, self.terminators, strict=True))
         marks = (b'{"%s":%d}\n' % (MARK.encode(), number) for number in range(len(self.lines)))

@@ -16,7 +16,6 @@ PROGRAM = Path(__file__).with_name("hive_tables.py")
 
 
 def has_hive() -> bool:
-    """Return whether this Spark has Hive."""
     spec = find_spec("pyspark")
     assert spec is not None
     assert spec.origin is not None

@@ -150,7 +150,6 @@ def row_text(batch: pa.RecordBatch, arrow_filter: ArrowFilter, number: int) -> s
 
 
 def encode_dictionaries(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return strings as dictionaries."""
     arrays = [array.dictionary_encode() if array.type == pa.string() else array for array in batch.columns]
     return pa.RecordBatch.from_arrays(arrays, batch.schema.names)
 

@@ -60,7 +60,6 @@ class Run:
 
     @property
     def task(self) -> dict[str, object]:
-        """The task instance."""
         return self.local.deployment.api.tasks(self.dag, self.run_id)[TASK]
 
     @property

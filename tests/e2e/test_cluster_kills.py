@@ -54,7 +54,6 @@ class Traces:
 
     @classmethod
     def of(cls, local: Local) -> Traces:
-        """Return the current traces."""
         jobs = frozenset(process for process in local.programs.members() if is_one(process, *JOB))
         staged = frozenset((local.deployment.data_dir / "output").glob("*/.*.pushdown/staging-*/*"))
         return cls(local.cluster.running_applications(), frozenset(open_connections(local.database)), jobs, staged)

@@ -61,11 +61,9 @@ class CloudStore(ABC):
 
     @property
     def storage(self) -> Storage:
-        """The storage of a worker."""
         return Storage({self.bucket: self.settings})
 
     def path(self, key: str) -> str:
-        """Return the path of an object."""
         return f"{self.scheme}://{self.bucket}/{key}"
 
     def put(self, key: str, content: bytes) -> str:
@@ -76,7 +74,6 @@ class CloudStore(ABC):
         return self.path(key)
 
     def delete(self, key: str) -> None:
-        """Delete an object."""
         self.settings.connect().delete_file(self.settings.object_path(self.bucket, key))
 
 

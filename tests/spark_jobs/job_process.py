@@ -37,11 +37,9 @@ def command(name: str, spec: Mapping[str, object], directory: Path) -> list[str]
 
 
 def run_command(name: str, spec: Mapping[str, object], directory: Path) -> subprocess.CompletedProcess[str]:
-    """Run a command in a directory."""
     call = command(name, spec, directory)
     return subprocess.run(call, env=environment(**CHECKOUT), cwd=directory, capture_output=True, text=True)
 
 
 def result_of(spec: Mapping[str, object]) -> JobResult:
-    """Return the result that a job has written."""
     return JobResult.model_validate_json(Path(str(spec["result_path"])).read_text())

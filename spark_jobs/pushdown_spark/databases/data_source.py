@@ -169,7 +169,6 @@ def _connection(name: str, fields: Mapping[str, object]) -> RemoteConnection:
 
 
 def _spec(options: Mapping[str, str]) -> RemoteSourceSpec:
-    """Return the source that the options declare."""
     fields: dict[str, object] = {key.lower(): value for key, value in options.items()}
     if fields.get("path") and "table" not in fields and "query" not in fields:
         fields["table"] = fields["path"]

@@ -214,7 +214,6 @@ def _check_precision(column: Column, constants: Sequence[Literal], in_list: bool
 
 
 def _interval_test(column: Column, interval: Interval) -> Node:
-    """Return a test for a column in an interval."""
     domain = _domain(column)
     low = interval.low if interval.low is not None and interval.low > domain.low else None
     high = interval.high if interval.high is not None and interval.high < domain.high else None

@@ -258,10 +258,6 @@ def test_rendered_template_strings_are_converted() -> None:
         ({"application": "mine.py"}, "application: "),
         ({"application_args": ["x"]}, "application_args: "),
         ({"java_class": "a.B"}, "java_class: "),
-        (
-            {"filter_pushdown": True, "conf": {"spark.sql.json.filterPushdown.enabled": False}},
-            "filter_pushdown=True contradicts conf entry spark.sql.json.filterPushdown.enabled=false",
-        ),
     ],
 )
 def test_a_wrong_parameter_is_one_line_that_names_it(parameters: dict[str, object], message: str) -> None:

@@ -155,5 +155,4 @@ def brightness(color: str) -> float:
 
 
 def background(page: Page | Frame) -> float:
-    """Return the brightness of the background of a page."""
     return brightness(page.evaluate("getComputedStyle(document.body).backgroundColor"))

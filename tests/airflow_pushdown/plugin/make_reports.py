@@ -133,7 +133,6 @@ def dimension(session: SparkSession, number: int) -> DataFrame:
 
 
 def jobs(data: Path) -> Iterator[tuple[str, Spec]]:
-    """Yield the name and the spec of each job."""
     yield from scans(data)
     yield from joins(data)
     yield from failures(data)
@@ -253,7 +252,6 @@ def failures(data: Path) -> Iterator[tuple[str, Spec]]:
 def source(
     data: Path, file_format: str, directory: str | None = None, *, reader: str = "pushdown", schema: str | None = SCHEMA
 ) -> Spec:
-    """Return a source of one directory."""
     spec = {"format": file_format, "path": [str(data / (directory or file_format))], "reader": reader}
     if file_format in ("json", "csv") and schema is not None:
         spec["schema"] = schema
@@ -261,7 +259,6 @@ def source(
 
 
 def one_source(described: Spec, **query: object) -> Mapping[str, Any]:
-    """Return a spec that scans one source."""
     return {"sources": {"flights": described}, "query": {"source": "flights", **query}}
 
 

@@ -271,7 +271,6 @@ def change_columns(rng: random.Random, table: Sequence[Column], change: Change) 
 
 
 def schema_of(columns: Iterable[Column]) -> dict[str, Json]:
-    """Return the schema of a file."""
     return {"type": "record", "name": "table", "namespace": "tests", "fields": [column.json for column in columns]}
 
 

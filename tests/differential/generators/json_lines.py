@@ -127,7 +127,6 @@ def whole(rng: random.Random, odd: float) -> str:
 
 
 def fraction(rng: random.Random, odd: float) -> str:
-    """Return a number with a fraction."""
     number = rng.choice((*DECIMALS, str(integer(rng))))
     if rng.random() > odd:
         return number
@@ -137,7 +136,6 @@ def fraction(rng: random.Random, odd: float) -> str:
 
 
 def any_value(rng: random.Random, odd: float) -> str:
-    """Return a value of a random type."""
     return rng.choice(
         (
             lambda: "null",

@@ -6,12 +6,11 @@ import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
-from decimal import ROUND_DOWN, Context, Decimal
 
 import pyarrow as pa
 from arrow_schemas import utc_arrow_schema
 from pyspark.sql import types as t
-from typed_rows import BYTES, FLOATS, LONG_DECIMALS, LONGS, TIMES, TYPES
+from typed_rows import BYTES, FLOATS, LONGS, TIMES, TYPES, decimal
 from values import DATES, DECIMALS, INTEGERS, text
 
 BITS = {t.ByteType: 8, t.ShortType: 16, t.IntegerType: 32, t.LongType: 64}
@@ -112,7 +111,7 @@ def _scalar(rng: random.Random, kind: t.DataType, times: Times) -> object:
         case t.BooleanType():
             return rng.random() < 0.5
         case t.IntegralType():
-            return integer(rng, BITS[type(kind)])
+            return _integer(rng, BITS[type(kind)])
         case t.FloatType() | t.DoubleType():
             return rng.choice(FLOATS) if rng.random() < 0.5 else float(rng.choice(DECIMALS))
         case t.DecimalType():
@@ -128,20 +127,11 @@ def _scalar(rng: random.Random, kind: t.DataType, times: Times) -> object:
     return moment.replace(tzinfo=UTC) if isinstance(kind, t.TimestampType) else moment
 
 
-def integer(rng: random.Random, bits: int) -> int:
-    """Return an integer with this number of bits."""
+def _integer(rng: random.Random, bits: int) -> int:
     low, high = -(1 << (bits - 1)), (1 << (bits - 1)) - 1
     if rng.random() < 0.2:
         return rng.randint(low, high)
     return rng.choice([number for number in (*INTEGERS, *LONGS, low, high) if low <= number <= high])
-
-
-def decimal(rng: random.Random, kind: t.DecimalType) -> Decimal:
-    """Return a decimal rounded to the type, or the type's largest value."""
-    value = Decimal(rng.choice((*DECIMALS, *LONG_DECIMALS)))
-    if abs(value) >= Decimal(10) ** (kind.precision - kind.scale):
-        value = Decimal(f"{'9' * kind.precision}E-{kind.scale}").copy_sign(value)
-    return value.quantize(Decimal(f"1E-{kind.scale}"), rounding=ROUND_DOWN, context=Context(prec=60))
 
 
 def _text(rng: random.Random, kind: t.DataType) -> str:

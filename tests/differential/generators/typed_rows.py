@@ -78,7 +78,7 @@ def _scalar(rng: random.Random, kind: t.DataType) -> object:
         case t.FloatType() | t.DoubleType():
             return rng.choice(FLOATS) if rng.random() < 0.7 else float(rng.choice(DECIMALS))
         case t.DecimalType():
-            return _decimal(rng, kind)
+            return decimal(rng, kind)
         case t.StringType():
             return text(rng)
         case t.BinaryType():
@@ -96,11 +96,10 @@ def _integer(rng: random.Random, kind: t.DataType) -> int:
     return rng.choice([number for number in pool if ends[0] <= number <= ends[1]])
 
 
-def _decimal(rng: random.Random, kind: t.DecimalType) -> Decimal:
-    """Return a value rounded to the type, or the type's largest value."""
+def decimal(rng: random.Random, kind: t.DecimalType) -> Decimal:
+    """Return a decimal rounded to the type, or the type's largest value."""
     value = Decimal(rng.choice((*DECIMALS, *LONG_DECIMALS)))
-    largest = Decimal(10) ** (kind.precision - kind.scale)
-    if abs(value) >= largest:
+    if abs(value) >= Decimal(10) ** (kind.precision - kind.scale):
         value = Decimal(f"{'9' * kind.precision}E-{kind.scale}").copy_sign(value)
     return value.quantize(Decimal(f"1E-{kind.scale}"), rounding=ROUND_DOWN, context=Context(prec=60))
 

@@ -215,5 +215,4 @@ def near_timestamp(rng: random.Random) -> str:
 
 
 def pick(rng: random.Random, items: Sequence[str]) -> str:
-    """Return one of the items."""
     return rng.choice(items)

@@ -71,7 +71,6 @@ def _value(rng: random.Random, kind: t.DataType) -> object:
 
 
 def random_path(rng: random.Random, schema: t.StructType) -> Asked:
-    """Return a path in a table."""
     field = rng.choice(schema.fields)
     start = Asked(_change_case(rng, field.name), f"`{field.name}`", field.dataType)
     return _descend(rng, start, 0)

@@ -22,9 +22,10 @@ from pushdown_spark.result import PushdownResult
 from pushdown_spark.session import PushdownSession
 
 CASES = (*COLUMNS, *MEMBERS, *WIDER, *CONFLICTS)
-TURNS = [(case, case.formats[number % len(case.formats)]) for number, case in enumerate(CASES)]
-"""Each case in one of its formats."""
-EVERY = [(case, source_format) for case in CASES for source_format in case.formats]
+
+
+def in_formats(cases: Sequence[Evolving]) -> list[tuple[Evolving, str]]:
+    return [(case, source_format) for case in cases for source_format in case.formats]
 
 
 def label(part: object) -> str:
@@ -65,35 +66,28 @@ def session(spark: SparkSession, case: Evolving, source_format: str, directory: 
     return pushdown
 
 
-@pytest.mark.parametrize(("case", "source_format"), TURNS, ids=label)
+@pytest.mark.parametrize(("case", "source_format"), in_formats(CASES), ids=label)
 def test_files_are_one_table_in_any_order(
     spark: SparkSession, tmp_path: Path, case: Evolving, source_format: str
 ) -> None:
-    compare(spark, tmp_path, case, source_format)
+    """The readers read the files in their order, and reversed."""
+    for reader, result in plan_in_orders(spark, tmp_path, case, source_format, orders(case)):
+        assert result.run(rows_of) == sorted_rows(case.rows), reader
 
 
-@pytest.mark.nightly
-@pytest.mark.parametrize(("case", "source_format"), EVERY, ids=label)
-def test_files_are_one_table_in_any_format(
+@pytest.mark.parametrize(("case", "source_format"), in_formats(EVERY_ORDER), ids=label)
+def test_files_are_one_table_in_every_order(
     spark: SparkSession, tmp_path: Path, case: Evolving, source_format: str
 ) -> None:
-    compare(spark, tmp_path, case, source_format)
-
-
-@pytest.mark.parametrize("number", range(len(EVERY_ORDER)), ids=lambda number: EVERY_ORDER[number].name)
-def test_files_are_one_table_in_every_order(spark: SparkSession, tmp_path: Path, number: int) -> None:
-    case = EVERY_ORDER[number]
-    in_every_order(spark, tmp_path, case, case.formats[number % len(case.formats)])
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize(
-    ("case", "source_format"), [(case, name) for case in EVERY_ORDER for name in case.formats], ids=label
-)
-def test_files_are_one_table_in_every_order_and_format(
-    spark: SparkSession, tmp_path: Path, case: Evolving, source_format: str
-) -> None:
-    in_every_order(spark, tmp_path, case, source_format)
+    """All orders of the files, with alternating readers, are one query."""
+    every = itertools.permutations(range(len(case.files)))
+    frames = [
+        result.df.selectExpr(f"{turn} AS turn", "*")
+        for turn, (_, result) in enumerate(plan_in_orders(spark, tmp_path, case, source_format, every))
+    ]
+    if frames:
+        expected = [(turn, *row) for turn in range(len(frames)) for row in case.rows]
+        assert rows_of(reduce(DataFrame.unionAll, frames)) == sorted_rows(expected)
 
 
 @pytest.mark.parametrize("reader", ["spark", "pushdown"])
@@ -143,18 +137,6 @@ def test_strings_with_a_length_are_read_in_files_with_other_types(
     assert rows == sorted_rows([(row.v, tuple(row.s), float(row.n)) for row in expected])
 
 
-def in_every_order(spark: SparkSession, tmp_path: Path, case: Evolving, source_format: str) -> None:
-    """Return the rows of a case for all orders of its files, with alternating readers, in one query."""
-    every = itertools.permutations(range(len(case.files)))
-    frames = [
-        result.df.selectExpr(f"{turn} AS turn", "*")
-        for turn, (_, result) in enumerate(plan_in_orders(spark, tmp_path, case, source_format, every))
-    ]
-    if frames:
-        expected = [(turn, *row) for turn in range(len(frames)) for row in case.rows]
-        assert rows_of(reduce(DataFrame.unionAll, frames)) == sorted_rows(expected)
-
-
 def plan_in_orders(
     spark: SparkSession, tmp_path: Path, case: Evolving, source_format: str, every: Iterable[tuple[int, ...]]
 ) -> Iterator[tuple[str, PushdownResult]]:
@@ -183,9 +165,3 @@ def check_error(pushdown: PushdownSession, case: Evolving, directory: Path, plac
         for number, place in places.items():
             part = part.replace(f"{{{number}}}", str(place))
         assert part.replace("{", str(directory)) in str(error.value)
-
-
-def compare(spark: SparkSession, tmp_path: Path, case: Evolving, source_format: str) -> None:
-    """Assert that Spark and, over the files in the other order, the pushdown reader return the rows of a case."""
-    for reader, result in plan_in_orders(spark, tmp_path, case, source_format, orders(case)):
-        assert result.run(rows_of) == sorted_rows(case.rows), reader

@@ -31,7 +31,6 @@ class Written:
     sessions: dict[tuple[str, str, str], PushdownSession] = field(default_factory=dict)
 
     def place(self, table: str, source_format: str) -> Path:
-        """Return the directory of a table in a format."""
         key = (table, source_format)
         if key not in self.places:
             target = self.directory / table / source_format
@@ -39,7 +38,6 @@ class Written:
         return self.places[key]
 
     def session(self, table: str, source_format: str, reader: str) -> PushdownSession:
-        """Return a session with the table as its source `data`."""
         key = (table, source_format, reader)
         if key not in self.sessions:
             definition = TABLES[table]
@@ -75,7 +73,6 @@ def written(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> It
 
 
 def readers(table: Table) -> Iterator[tuple[str, str]]:
-    """Return the formats and readers of a table."""
     for source_format in table.formats:
         yield source_format, "spark"
         if source_format in OURS:

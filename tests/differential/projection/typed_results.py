@@ -8,12 +8,10 @@ from pyspark.sql import DataFrame
 
 
 def rows_of(frame: DataFrame) -> list[str]:
-    """Return the rows of a frame."""
     return sorted_rows(tuple(row) for row in frame.collect())
 
 
 def sorted_rows(rows: Iterable[object]) -> list[str]:
-    """Return rows as sorted strings."""
     return sorted(map(str, map(_plain, rows)))
 
 

@@ -180,12 +180,10 @@ def mysql_table(server: Server, collation: str) -> NastyTable:
 
 
 def mysql_tables(server: Server, collations: Mapping[str, int]) -> list[tuple[int, NastyTable]]:
-    """Return a table for each collation that the server has."""
     return [(place, mysql_table(server, name)) for name, place in known_collations(server, collations).items()]
 
 
 def known_collations(server: Server, collations: Mapping[str, int]) -> dict[str, int]:
-    """Return the collations that the server has."""
     names = server.execute("SELECT collation_name FROM information_schema.collations").split()
     return {name: place for name, place in collations.items() if name in names}
 

@@ -123,7 +123,6 @@ def test_certificate_files_that_the_driver_cannot_read_use_arrow(
 
 
 def _jars(spark: SparkSession) -> list[str]:
-    """Return the jars of the session as files."""
     return [name for name in str(spark.conf.get("spark.jars", "")).split(",") if name]
 
 

@@ -43,7 +43,6 @@ for _ in connect(DatabaseAddress(**address), ConnectionSettings()).batches(state
 
 @pytest.fixture(params=["postgresql_server", "mariadb_server", "mysql_server"])
 def server(request: pytest.FixtureRequest) -> Server:
-    """Yield each server."""
     database: Server = request.getfixturevalue(request.param)
     return database
 

@@ -70,7 +70,6 @@ class RandomQueries:
         self._number = 0
 
     def query(self) -> str:
-        """Return the next query."""
         self._expressions, self._number = [], 0
         text = self._select(self._random.randint(2, 7), depth=0)
         if self._random.random() < 0.1:
@@ -190,7 +189,6 @@ class RandomQueries:
         return " AND ".join(parts)
 
     def _plain(self, relation: Relation) -> str:
-        """Return a condition on one relation."""
         column = f"{relation.name}.{self._random.choice(relation.columns)}"
         number = self._number_column(relation)
         choices = [

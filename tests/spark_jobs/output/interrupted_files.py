@@ -149,7 +149,6 @@ def killed_at(count: int, store: type[InterruptedFiles] = InterruptedFiles) -> I
 
 
 def without_interruption(store: type[InterruptedFiles]) -> InterruptedFiles:
-    """Return files without an interruption."""
     return store(1_000_000, lambda _left: None)
 
 
@@ -202,7 +201,6 @@ def open_attempt(
 
 
 def local(path: str) -> Path:
-    """Return a qualified path as a local path."""
     return Path(str(local_path(path)))
 
 

@@ -260,7 +260,6 @@ class LazyStripeReader:
         return self._reader.fetch([(part.begin, part.end) for part in slices], purpose)
 
     def _decode(self, columns: ColumnSet, groups: RowGroupRange, content: FetchedRanges) -> pa.RecordBatch:
-        """Decode some columns of fetched row groups."""
         rows = self.stripe.rows_before(groups.last + 1) - self.stripe.rows_before(groups.first)
         if not columns.columns:
             return null_rows((), rows)

@@ -232,7 +232,6 @@ class _OrcFile:
 
 @contextmanager
 def _open_files(files: Sequence[InputFile], read: Callable[[RangeFile], F]) -> Iterator[list[F]]:
-    """Open files for the block."""
     with ExitStack() as stack:
         yield [read(stack.enter_context(closing(file.storage.open(file.path)))) for file in files]
 

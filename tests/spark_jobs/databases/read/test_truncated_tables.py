@@ -87,7 +87,6 @@ def test_a_read_that_waits_for_replaced_rows_returns_the_new_ones(
 
 @contextmanager
 def exported_snapshot(server: Server) -> Iterator[ConnectionSettings]:
-    """Yield the settings of connections that read a snapshot."""
     address = address_of(RemoteConnection.model_validate(server.connection()))
     with closing(connect(address, ConnectionSettings())) as exporter:
         assert isinstance(exporter, PostgresqlClient)

@@ -28,12 +28,10 @@ class Sample:
 
     @property
     def read(self) -> ReadRange:
-        """A range of the file."""
         return lambda offset, length: self.content[offset : offset + length]
 
     @property
     def tail(self) -> FileTail:
-        """The tail of the file."""
         return read_tail(self.read, len(self.content))
 
     @property
@@ -42,7 +40,6 @@ class Sample:
         return orc.ORCFile(pa.BufferReader(self.content)).read()
 
     def stripe(self, number: int = 0) -> Stripe:
-        """Return a stripe of the file."""
         return Stripe.open(self.tail, number, self.read)
 
     def file(self, query: OrcQuery, count: OrcMetrics | None = None) -> OrcFile:
@@ -67,7 +64,6 @@ def load_sample(path: Path | str) -> Sample:
 
 
 def select(tail: FileTail, top_level: Sequence[int]) -> ColumnSelection:
-    """Select whole top-level columns."""
     return ColumnSelection.of(tail, [column for root in top_level for column in tail.descendants(root)])
 
 

@@ -128,7 +128,6 @@ def test_nulls_of_members_are_unknown() -> None:
 
 
 def old_tail(tail: FileTail, version: int, writer: int = 0) -> FileTail:
-    """Return the tail of an older writer."""
     tail.post_script.writer_version = version
     tail.footer.writer = writer
     return tail

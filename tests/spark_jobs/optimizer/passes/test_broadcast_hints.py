@@ -161,7 +161,6 @@ def session(spark: SparkSession, tables: Path) -> Iterator[PushdownSession]:
 
 
 def hinted_joins(tree: JoinTree) -> list[set[str]]:
-    """Return the relations of each hinted join."""
     return [
         {leaf.relation for leaf in node.nodes() if leaf.relation is not None}
         for node in tree.nodes()

@@ -31,7 +31,6 @@ def even(count: int) -> Values:
 
 
 def sorted_by(rows_of_a_value: int) -> Values:
-    """Return sorted values."""
     return lambda _, rows: np.arange(rows) // rows_of_a_value
 
 

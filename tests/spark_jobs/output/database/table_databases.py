@@ -72,7 +72,6 @@ class Database:
 
 
 def open_database(product: str, request: pytest.FixtureRequest, directory: Path) -> Database:
-    """Return an empty database of a product."""
     if product == "sqlite":
         path = directory / "shop.db"
         sqlite3.connect(path).close()
