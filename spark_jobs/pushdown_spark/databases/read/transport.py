@@ -135,5 +135,5 @@ def _within_limits(batches: Iterator[pa.RecordBatch]) -> list[pa.RecordBatch] | 
 
 def _shown_statements(statements: Sequence[str]) -> tuple[str, ...]:
     more = len(statements) - _MAX_SHOWN_STATEMENTS
-    texts = [shorten(statement, _MAX_SHOWN_CHARACTERS) for statement in statements[:_MAX_SHOWN_STATEMENTS]]
-    return (*texts, *([f"... and {more} similar statements"] if more > 0 else []))
+    first = [shorten(statement, _MAX_SHOWN_CHARACTERS) for statement in statements[:_MAX_SHOWN_STATEMENTS]]
+    return (*first, *([f"... and {more} similar statements"] if more > 0 else []))
