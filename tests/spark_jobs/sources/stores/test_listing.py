@@ -6,8 +6,14 @@ import itertools
 from pathlib import Path
 
 import pytest
+from py4j.java_gateway import JavaObject
+from pyspark.sql import DataFrame, SparkSession
 
+from pushdown_spark.contract import SourceSpec
+from pushdown_spark.runtime.spark_internals import analyzed_plan
 from pushdown_spark.scan.packing import Packing, pack
+from pushdown_spark.sources.declaration import Source
+from pushdown_spark.sources.file_loader import FileLoader
 from pushdown_spark.sources.stores.listing import Compression, InputFile, decode_uri, local_files
 
 
@@ -73,3 +79,26 @@ def test_compressed_files_are_one_split() -> None:
 
 def test_without_files_there_are_no_tasks() -> None:
     assert pack([], Packing(64, 4, 2)) == ()
+
+
+@pytest.mark.parametrize("partition", [None, "p"])
+def test_spark_is_asked_once_for_the_table_of_a_listing(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, partition: str | None
+) -> None:
+    """Each question takes eight calls to the JVM. Partition columns that no file has need no further one."""
+    writer = spark.range(3).selectExpr("id", "id AS p").coalesce(1).write
+    (writer.partitionBy(partition) if partition else writer).parquet(str(tmp_path / "t"))
+    frames = []
+
+    def count(frame: DataFrame) -> JavaObject:
+        frames.append(frame)
+        return analyzed_plan(frame)
+
+    monkeypatch.setattr("pushdown_spark.sources.stores.listing.analyzed_plan", count)
+    loader = FileLoader(spark, Source.of("t", SourceSpec(format="parquet", path=(str(tmp_path / "t"),))))
+    listing = loader.load()
+    assert len(listing.uris) == len(list(listing.entries())) == (3 if partition else 1)
+    assert listing.partition_columns == (("p",) if partition else ())
+    assert listing.data_columns == (("id",) if partition else ("id", "p"))
+    assert listing.total_bytes() > 0
+    assert frames == [listing.frame]
