@@ -284,8 +284,8 @@ def main() -> None:
         bench = Bench(spark, write(spark, shape, name, rows, home / "table"))
         tiny = Bench(spark, write(spark, shape, name, _TINY_ROWS, home / "tiny"))
         drawn = queries(shape, bench.table, rows, chosen)
-        result = [query for query in drawn if is_chosen(query.name, arguments.only)]
-        for query in result[: arguments.queries]:
+        chosen_queries = [query for query in drawn if is_chosen(query.name, arguments.only)]
+        for query in chosen_queries[: arguments.queries]:
             cell = measure_cell(bench, tiny, shape, query, arguments.rounds, forced=arguments.forced, fmt=name)
             cells.append(cell)
             print(cell.line, flush=True)

@@ -189,9 +189,9 @@ def _line(query: Query, measured: dict[str, Measured]) -> str:
 def _known(results: Path, scale: int) -> Raw:
     """Return the results of earlier runs. A run with `--only` adds to them."""
     file = results / f"avro-sf{scale}.json"
-    result = json.loads(file.read_text()) if file.exists() else {}
+    earlier = json.loads(file.read_text()) if file.exists() else {}
     return {
-        name: {engine: Measured(**figures) for engine, figures in engines.items()} for name, engines in result.items()
+        name: {engine: Measured(**figures) for engine, figures in engines.items()} for name, engines in earlier.items()
     }
 
 

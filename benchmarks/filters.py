@@ -133,10 +133,10 @@ def _measure(variants: Sequence[Callable[[], object]]) -> list[float]:
     """Return the microseconds of each variant."""
     times: list[list[float]] = [[] for _ in variants]
     for _ in range(_ROUNDS):
-        for variant, actual in zip(variants, times, strict=True):
-            if not actual or actual[0] < _SLOW:
-                actual.append(_time_run(variant))
-    return [statistics.median(actual) * 1e6 for actual in times]
+        for variant, seconds in zip(variants, times, strict=True):
+            if not seconds or seconds[0] < _SLOW:
+                seconds.append(_time_run(variant))
+    return [statistics.median(seconds) * 1e6 for seconds in times]
 
 
 def _time_run(run: Callable[[], object]) -> float:
@@ -169,10 +169,10 @@ def _all(tests: Sequence[RowTest]) -> RowTest:
     def test(row: Row) -> bool | None:
         answer: bool | None = True
         for part in tests:
-            actual = part(row)
-            if actual is False:
+            truth = part(row)
+            if truth is False:
                 return False
-            if actual is None:
+            if truth is None:
                 answer = None
         return answer
 
@@ -183,10 +183,10 @@ def _any(tests: Sequence[RowTest]) -> RowTest:
     def test(row: Row) -> bool | None:
         answer: bool | None = False
         for part in tests:
-            actual = part(row)
-            if actual is True:
+            truth = part(row)
+            if truth is True:
                 return True
-            if actual is None:
+            if truth is None:
                 answer = None
         return answer
 
@@ -199,14 +199,14 @@ def _in(place: int, values: frozenset[object]) -> RowTest:
 
 def _comparison(place: int, op: Op, value: int) -> RowTest:
     def test(row: Row) -> bool | None:
-        actual = row[place]
-        if actual is None:
+        cell = row[place]
+        if cell is None:
             return None
         if op is Op.EQ:
-            return actual == value
+            return cell == value
         if op in (Op.LT, Op.LE):
-            return actual < value or (op is Op.LE and actual == value)
-        return actual > value or (op is Op.GE and actual == value)
+            return cell < value or (op is Op.LE and cell == value)
+        return cell > value or (op is Op.GE and cell == value)
 
     return test
 

@@ -52,26 +52,26 @@ class Counts:
         self._block, self._chain = _largest(text, columns)
         self.relations = tuple(sorted(self._block.relations))
         # Spark infers predicates for single relations from an OR over several relations, in any order.
-        filtered_orders = [
+        implied_conditions = [
             part for conjunct in self._chain.conjuncts for part in implied_predicates(conjunct, self._block.columns)
         ]
-        self._conditions = (*self._chain.conjuncts, *filtered_orders)
+        self._conditions = (*self._chain.conjuncts, *implied_conditions)
         self._classes = self._equal()
         self.rows = cache(self._count_rows)
 
     def _equal(self) -> list[frozenset[tuple[str, str]]]:
         """Return the columns that equalities connect, as relation and name."""
-        orders: list[frozenset[tuple[str, str]]] = []
+        groups: list[frozenset[tuple[str, str]]] = []
         for conjunct in self._chain.conjuncts:
             pair = column_equality(conjunct.node) if conjunct.is_joinable else None
             if pair is None:
                 continue
             group = frozenset((owner(column, self._block.columns) or "", column.name) for column in pair)
-            orders = [
-                *(each for each in orders if not each & group),
-                group.union(*(each for each in orders if each & group)),
+            groups = [
+                *(each for each in groups if not each & group),
+                group.union(*(each for each in groups if each & group)),
             ]
-        return orders
+        return groups
 
     def are_connected(self, names: Names) -> bool:
         """Return whether equalities, including implied ones, or other binary conditions connect a set of relations."""
@@ -84,15 +84,15 @@ class Counts:
 
     def _count_rows(self, names: Names) -> int:
         tables = ", ".join(self._block.relations[name].sql(dialect="duckdb") for name in sorted(names))
-        remaining_orders = [
+        conditions = [
             conjunct.node.sql(dialect="duckdb")
             for conjunct in self._conditions
             if conjunct.is_joinable and conjunct.names <= names
         ]
         for group in self._classes:
             members = [f"{relation}.{column}" for relation, column in sorted(group) if relation in names]
-            remaining_orders += [f"{one} = {two}" for one, two in pairwise(members)]
-        where = " AND ".join(f"({each})" for each in remaining_orders) or "true"
+            conditions += [f"{one} = {two}" for one, two in pairwise(members)]
+        where = " AND ".join(f"({each})" for each in conditions) or "true"
         rows = f"SELECT 1 FROM {tables} WHERE {where} LIMIT {_MOST}"
         (count,) = self._connection.execute(f"SELECT count(*) FROM ({rows})").fetchone() or (0,)
         return int(count)
@@ -138,12 +138,12 @@ class Counts:
 def _largest(text: str, columns: Mapping[str, Names]) -> tuple[SelectBlock, JoinChain]:
     """Return the SELECT of a query with the most relations."""
     names = ColumnNameResolver(columns)
-    orders = [
+    chains = [
         (block, chain)
         for block in select_blocks(parse_query(text), names.columns_of)
         if (chain := extract_chain(block.plan)) is not None
     ]
-    return max(orders, key=lambda each: len(each[1].items))
+    return max(chains, key=lambda each: len(each[1].items))
 
 
 def _names(tree: JoinTree) -> Names:

@@ -167,15 +167,15 @@ class Bench:
         planning = time.perf_counter() - wall
         timer.start()
         try:
-            pairs = [str(tuple(map(_normalize, row))) for row in frame.collect()]
+            values = [str(tuple(map(_normalize, row))) for row in frame.collect()]
             plans = watch.executed_plans()
             rows = sum(node.rows or 0 for plan in plans for node in plan.nodes() if is_join(node))
         except (PySparkException, Py4JJavaError):
             # The run was stopped at the limit. The exception depends on what Spark was doing.
-            pairs, rows = [], None
+            values, rows = [], None
         finally:
             timer.cancel()
-        return Run(time.perf_counter() - wall, tree_seconds() - cpu, rows, planning, pairs)
+        return Run(time.perf_counter() - wall, tree_seconds() - cpu, rows, planning, values)
 
 
 def _normalize(value: object) -> object:
@@ -374,17 +374,17 @@ def main() -> None:
             engine(query.orders()["published"])
     lines = titles(analyzed=workload.analyzed)
     print(*lines, sep="\n", flush=True)
-    result: list[Pair] = []
+    runs: list[Pair] = []
     for pair in pairs(bench, queries, arguments.rounds, arguments.at_most):
-        result.append(pair)
+        runs.append(pair)
         lines.append(line(pair))
         print(lines[-1], flush=True)
         suffix = "" if arguments.workload == "tpch" else f"-{arguments.workload}"
         page = arguments.results / f"joins{suffix}-sf{arguments.scale:g}.md"
         about = f"{workload.name}, seed {arguments.seed}, scale {arguments.scale:g}, Parquet"
-        about += f"; {_number_of_rounds(result)} interleaved rounds"
-        _write(page, about, [*lines, "", summary(result, bench.analyzing)], result)
-    print(summary(result, bench.analyzing))
+        about += f"; {_number_of_rounds(runs)} interleaved rounds"
+        _write(page, about, [*lines, "", summary(runs, bench.analyzing)], runs)
+    print(summary(runs, bench.analyzing))
     spark.stop()
 
 

@@ -242,11 +242,11 @@ class Data:
         rows = bench.table.load(self._spark).where("l_orderkey = 100 AND l_linenumber = 1")
         comment = rows.select("l_comment").collect()[0][0]
         drawn = queries(name, int(_PARTS * self.scales[name]), comment)
-        result = [query for query in drawn if is_chosen(query.name, only)]
-        for query in result:
+        chosen_queries = [query for query in drawn if is_chosen(query.name, only)]
+        for query in chosen_queries:
             small = few.engines(query, forced=True)
             repeat(small, small, _SETTLE)
-        return {query: bench.count(query) for query in result}
+        return {query: bench.count(query) for query in chosen_queries}
 
 
 def run(arguments: Namespace, found: Mapping[str, Server]) -> None:

@@ -134,16 +134,16 @@ def cases(scale: int, cache: Path) -> list[Case]:
     wide_schema = ddl(spark.read.parquet(str(wide)).schema)
     spark.stop()
     csv = {"format": "csv", "schema": SCHEMA, "options": {"header": "true"}}
-    tasks = [
+    csv_cases = [
         Case(f"CSV, {size} MB", {**csv, "path": [str(_cut(data["csv"], size, cache))]}, _needle(1)) for size in _CUTS
     ]
-    tasks.append(Case(f"CSV, scale {scale}", {**csv, "path": [str(data["csv"])]}, _needle(scale)))
-    tasks.insert(1, replace(tasks[0], name=f"{_COPIES} scans of CSV, {_CUTS[0]} MB", copies=_COPIES))
+    csv_cases.append(Case(f"CSV, scale {scale}", {**csv, "path": [str(data["csv"])]}, _needle(scale)))
+    csv_cases.insert(1, replace(csv_cases[0], name=f"{_COPIES} scans of CSV, {_CUTS[0]} MB", copies=_COPIES))
     nested = {"format": "json", "schema": NESTED_SCHEMA, "options": {}, "path": [str(data["json"])]}
     plain = {"format": "avro", "schema": SCHEMA, "options": {}}
     large = {**nested, "path": [str(_link_files(data["json"], cache, _LARGE))]}
     return [
-        *tasks,
+        *csv_cases,
         Case(f"JSON, scale {scale}", nested, _needle(scale)),
         Case("JSON, 24 GB", large, _needle(scale)),
         Case("JSON, 24 GB, nested value", large, f"part.key = {100_001 * scale}"),
@@ -198,9 +198,9 @@ def main() -> None:
     table = ResultTable(arguments.results / "tasks.md", "Whole tasks", about, _TITLES)
     with tempfile.TemporaryDirectory() as work:
         tasks = Tasks(Path(work))
-        result = cases(arguments.scale, arguments.cache)
-        tasks.prepare(result[0])
-        for case in result:
+        all_cases = cases(arguments.scale, arguments.cache)
+        tasks.prepare(all_cases[0])
+        for case in all_cases:
             if not is_chosen(case.name, arguments.only):
                 continue
             engines: Engines = {

@@ -138,7 +138,7 @@ def _numeric(
 def _array(element: str, column: exp.Column) -> tuple[t.DataType, exp.Expr | None]:
     """Return the type of a one-dimensional array. The driver would flatten the others, so they raise.
 
-    They raise the server's error for a string that is not an array. `postgresql_error` recognizes the string.
+    They raise the server's error for a string that is not an array. The client recognizes that string.
     """
     base = element if element in _SIMPLE_TYPES and element not in ("name", "bytea") else "text"
     array_type = f"{base}[]"

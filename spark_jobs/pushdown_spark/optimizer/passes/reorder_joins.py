@@ -99,7 +99,7 @@ class JoinReordering:
         joins: list[JoinReport] = []
         broadcast: set[frozenset[str]] = set()
         guards: list[KeyGuard] = []
-        is_new = False
+        changes_query = False
         # Inner SELECTs first, because the SELECT around them copies them.
         for block in reversed(blocks):
             for decision in reorder_block(block, self._types_of(block), statistics_of, self._settings):
@@ -108,8 +108,8 @@ class JoinReordering:
                     frozenset(block.relations[name].name for name in names) for names in decision.broadcast_joins
                 }
                 guards += self._guards(block, decision)
-                is_new |= decision.changes_query
-        new_sql = to_sql(tree) if is_new else query.generated_sql
+                changes_query |= decision.changes_query
+        new_sql = to_sql(tree) if changes_query else query.generated_sql
         if new_sql == query.generated_sql:
             return OptimizedQuery(query.sql, tuple(joins), frozenset(broadcast))
         # Hints alone do not change which rows a condition is evaluated on.
