@@ -172,14 +172,16 @@ def full_disk_from(count: int) -> Iterator[InterruptedFiles]:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-def stalled_at(count: int, resume: threading.Event, stall: threading.Event) -> InterruptedFiles:
+def stalled_at(
+    count: int, resume: threading.Event, stall: threading.Event, store: type[InterruptedFiles] = InterruptedFiles
+) -> InterruptedFiles:
     """Return the files of a process that stalls at an operation until `resume` is set."""
 
     def wait(_left: int) -> None:
         stall.set()
         assert resume.wait(60)
 
-    return InterruptedFiles(count, wait)
+    return store(count, wait)
 
 
 def open_attempt(

@@ -4,8 +4,9 @@ The lock is a file `NUMBER.lock` that only one process can create:
 
 1. A process that creates `1.lock` holds the lock, and deletes the file after its commit. Other processes wait.
 2. The holder rewrites a heartbeat file every few seconds. A waiting process considers the holder dead if all locks and
-   heartbeats stay unchanged for `patience` seconds on its own clock. A new attempt of the same run does not wait: it
-   takes the lock from the earlier attempt at once.
+   heartbeats stay unchanged for `patience` seconds on its own clock. A new attempt of the same run takes the lock from
+   the earlier attempt at once, unless the store moves directories by copies: nothing stops a driver that is still
+   alive from deleting what it has copied, so the attempt waits, too.
 3. The waiting process creates the lock with the next number, which names the attempt of the previous holder. The new
    lock is valid if that attempt still has its lock.
 4. The new holder undoes the journal of the dead commit, or completes it if all moves were made, and deletes the lower
@@ -26,8 +27,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from py4j.protocol import Py4JError
+from pydantic import ValidationError
 
-from pushdown_spark.errors import BadSpecError, OutputTakenError
+from pushdown_spark.errors import BadSpecError, PushdownError
 from pushdown_spark.output.files.journal import CatalogChange, Journal, JournalReplay, fence, has_files, hold_signals
 from pushdown_spark.output.files.layout import CLAIMS_OF_ALL_RUNS, LOCK, OutputPaths, other_commits_path
 from pushdown_spark.runtime.exception_chain import root_message
@@ -89,6 +91,7 @@ class CommitLog:
         self._patience = patience
         self._catalog: Catalog = catalog or _NoCatalog()
         self._number = 0
+        self._check_claim: Callable[[], None] | None = None
 
     @contextlib.contextmanager
     def lock(self, check_claim: Callable[[], None] | None = None) -> Iterator[None]:
@@ -98,7 +101,8 @@ class CommitLog:
         With it, this attempt waits for the lock, and `check_claim` raises if a later attempt has begun.
         A commit that the block cannot undo keeps its lock, so that the next process undoes the commit.
         """
-        self._number = self._acquire_lock(check_claim)
+        self._check_claim = check_claim
+        self._number = self._acquire_lock()
         stop = threading.Event()
         heartbeat = threading.Thread(target=self._send_heartbeats, args=(self._number, stop), daemon=True)
         heartbeat.start()
@@ -113,7 +117,7 @@ class CommitLog:
     def commit(self, journal: Journal) -> None:
         """Make the moves of a journal, within `lock`. If one fails, undo all of them and raise.
 
-        Raises OutputTakenError if another process has taken the lock and has undone this commit.
+        Raises PushdownError if another process has taken the lock and has undone this commit (see `check_lock`).
         """
         self.files.write_text(self._journal, journal.model_dump_json())
         try:
@@ -122,7 +126,7 @@ class CommitLog:
         except BaseException:
             try:
                 self.check_lock()
-            except OutputTakenError:
+            except PushdownError:
                 # The process that took the lock has undone the moves.
                 self.files.delete_empty(journal.aside)
                 raise
@@ -131,15 +135,21 @@ class CommitLog:
         self._complete(journal, self._journal)
 
     def check_lock(self) -> None:
-        """Raise OutputTakenError, within `lock`, if another process has taken the lock."""
+        """Raise, within `lock`, if another process has taken the lock.
+
+        Raises OutputTakenError if a later attempt of the run has begun. If another run has undone the commit, another
+        try may succeed, so that the error is a PushdownError.
+        """
         locks = self._read_locks()
         own_lock = locks.get(self._number)
         later = locks.get(self._number + 1)
         is_held = own_lock is not None and own_lock.attempt == self.paths.attempt
         if not is_held or (later is not None and later.follows == self.paths.attempt):
-            raise OutputTakenError(
-                f"output: another process has undone this commit of {self.paths.output}: a later attempt of the run "
-                f"has begun, or this process did not respond for {self._patience:.0f} seconds. No row of it was kept"
+            if self._check_claim is not None:
+                self._check_claim()
+            raise PushdownError(
+                f"output: another run has undone this commit of {self.paths.output}, because this process did not "
+                f"respond for {self._patience:.0f} seconds. No row of it was kept; run the task again"
             )
 
     def is_unfinished(self) -> bool:
@@ -175,15 +185,26 @@ class CommitLog:
     def _repair(self) -> None:
         """Undo the commits of lower locks, or complete them if all their moves were made."""
         for path in self.files.glob(self.paths.commits, "*.journal"):
-            text = self.files.read_text(path)
-            if text is not None:
-                self._undo_or_complete(fence(self.files, Journal.model_validate_json(text), self._number), path)
+            journal = self._read_journal(path)
+            if journal is not None:
+                self._undo_or_complete(fence(self.files, journal, self._number), path)
         for number in self._read_locks():
             if number < self._number:
                 self._delete_lock(number)
         for name in self.files.names(self.paths.commits):
             if name.endswith((DRAFT, _REPLAYED)):
                 self.files.delete(f"{self.paths.commits}/{name}")
+
+    def _read_journal(self, path: str) -> Journal | None:
+        text = self.files.read_text(path)
+        try:
+            return None if text is None else Journal.model_validate_json(text)
+        except ValidationError:
+            raise BadSpecError(
+                f"output: the journal {path} of an interrupted commit cannot be read. If {self.paths.hidden_directory} "
+                f"has directories aside-*, move their files back to {self.paths.output}. Then delete the journal, and "
+                "run the task again"
+            ) from None
 
     def _undo_or_complete(self, journal: Journal, path: str) -> None:
         replay = self._replay(journal, path)
@@ -215,14 +236,15 @@ class CommitLog:
         # This file shows that the commit is complete, so it is deleted last.
         self.files.delete(path + _REPLAYED)
 
-    def _acquire_lock(self, check_claim: Callable[[], None] | None) -> int:
+    def _acquire_lock(self) -> int:
         """Wait for the lock, and return its number. The lock of a dead process is followed by the next number."""
         last_state: object = None
         since = time.monotonic()
         pause = _MIN_PAUSE_SECONDS
+        takes_over = self._check_claim is None and self.files.moves_directories
         while True:
-            if check_claim is not None:
-                check_claim()
+            if self._check_claim is not None:
+                self._check_claim()
             locks = self._read_locks()
             if not locks:
                 if self._create_lock(1, _Lock()):
@@ -232,7 +254,7 @@ class CommitLog:
             if state != last_state:
                 last_state, since = state, time.monotonic()
             is_dead = time.monotonic() - since >= self._patience
-            if is_dead or (check_claim is None and all(map(self._is_earlier_attempt, locks.values()))):
+            if is_dead or (takes_over and all(map(self._is_earlier_attempt, locks.values()))):
                 number = self._take_over(locks)
                 if number is not None:
                     return number

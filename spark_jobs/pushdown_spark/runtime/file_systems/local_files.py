@@ -140,11 +140,18 @@ class LocalFiles:
         return _create_in(target.parent, create)
 
     def write_text(self, path: str, text: str) -> None:
-        """Write a file so that readers see the whole text or the previous file."""
+        """Write a file so that readers see the whole text or the previous file, also after a power failure."""
         target = _local(path)
         draft = target.with_name(f".{target.name}{DRAFT}")
+
+        def write() -> None:
+            with draft.open("w", encoding="utf-8") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+
         with _deleted_on_failure(draft):
-            _create_in(target.parent, lambda: draft.write_text(text, encoding="utf-8"))
+            _create_in(target.parent, write)
             draft.replace(target)
 
     def read_text(self, path: str) -> str | None:

@@ -68,7 +68,7 @@ def test_retry_after_kill_equals_one_run(
             table.write(table.open_attempt(mode, "run", files))
         if not files.is_reached:
             break
-        again = table.open_attempt(mode, "run", without_interruption(store))
+        again = table.open_attempt(mode, "run", without_interruption(store), patience=IMPATIENT)
         table.write(again)
         assert table.rows() == clean, f"killed before operation {number}"
         assert table.partitions() == sorted(clean), f"killed before operation {number}"

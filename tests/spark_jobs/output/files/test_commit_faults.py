@@ -35,7 +35,7 @@ from interrupted_files import (
 from pyspark.sql import SparkSession
 
 from pushdown_spark.contract import OutputMode
-from pushdown_spark.errors import OutputTakenError, PushdownError
+from pushdown_spark.errors import BadSpecError, PushdownError
 from pushdown_spark.output.files.journal import Journal, JournalReplay, Move
 from pushdown_spark.runtime.file_systems.hadoop_files import HadoopFiles
 
@@ -80,7 +80,7 @@ def test_retry_after_kill_equals_one_run(
             break
         is_there = tree(target) == expected_tree(mode, old, NEW)
         again = OutputMode.OVERWRITE if is_there and mode not in CHANGING else mode
-        write(open_attempt(spark, target, again, "run", files=without_interruption(store)), NEW)
+        write(open_attempt(spark, target, again, "run", files=without_interruption(store), patience=IMPATIENT), NEW)
         assert tree(target) == expected_tree(mode, old, NEW), f"killed before operation {number}"
         assert hidden_files(target) == [], f"killed before operation {number}"
     assert number > 10, "a commit has more operations than that"
@@ -318,6 +318,44 @@ def test_stalled_process_changes_nothing_after_takeover(
     assert number > 10
 
 
+@pytest.mark.parametrize("mode", CHANGING)
+def test_retry_on_an_object_store_waits_for_the_copies_of_a_live_driver(
+    spark: SparkSession, tmp_path: Path, mode: OutputMode
+) -> None:
+    """The driver stalls between the copies of a rename. It deletes the originals afterward."""
+    amid = next(number for number in count(8) if _is_half_done(spark, tmp_path, mode, number, InterruptedCopies))
+    target = create_output(spark, tmp_path, 0, OLD)
+    resume, stall, errors = threading.Event(), threading.Event(), []
+    files = stalled_at(amid, resume, stall, InterruptedCopies)
+    slow = threading.Thread(
+        target=_write_and_keep_error, args=(open_attempt(spark, target, mode, "run", files=files), errors)
+    )
+    slow.start()
+    assert stall.wait(60)
+    files = without_interruption(InterruptedCopies)
+    retry = threading.Thread(
+        target=_write_and_keep_error, args=(open_attempt(spark, target, mode, "run", files=files), errors)
+    )
+    retry.start()
+    retry.join(1)
+    resume.set()
+    slow.join()
+    retry.join()
+    assert errors == []
+    assert tree(target) == expected_tree(mode, OLD, NEW)
+    assert hidden_files(target) == []
+
+
+def test_unreadable_journal_is_an_error_that_names_it(spark: SparkSession, tmp_path: Path) -> None:
+    target = create_output(spark, tmp_path, 0, OLD)
+    journal = tmp_path / ".out 0.pushdown/commits/1-attempt.journal"
+    journal.parent.mkdir(parents=True)
+    journal.touch()
+    with pytest.raises(BadSpecError, match=f"the journal file:{journal} of an interrupted commit cannot be read"):
+        write(open_attempt(spark, target, OutputMode.APPEND, "run"), NEW)
+    assert tree(target) == tree_of(OLD)
+
+
 def _write_and_keep_error(output: object, errors: list[BaseException]) -> None:
     try:
         write(output, NEW)  # type: ignore[arg-type]
@@ -325,7 +363,10 @@ def _write_and_keep_error(output: object, errors: list[BaseException]) -> None:
         errors.append(problem)
 
 
-def test_stalled_commit_raises_output_taken(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("run", "is_retryable"), [("run", False), ("other", True)])
+def test_commit_that_another_attempt_has_undone_is_retryable_unless_the_run_has_a_later_attempt(
+    spark: SparkSession, tmp_path: Path, run: str, is_retryable: bool
+) -> None:
     amid = next(
         number for number in count(8) if _is_half_done(spark, tmp_path, OutputMode.OVERWRITE_PARTITIONS, number)
     )
@@ -336,10 +377,9 @@ def test_stalled_commit_raises_output_taken(spark: SparkSession, tmp_path: Path)
     thread = threading.Thread(target=_write_and_keep_error, args=(slow, errors))
     thread.start()
     assert stall.wait(300)
-    write(
-        open_attempt(spark, target, OutputMode.OVERWRITE_PARTITIONS, "other", patience=IMPATIENT), {"day=9": "other 9"}
-    )
+    write(open_attempt(spark, target, OutputMode.OVERWRITE_PARTITIONS, run, patience=IMPATIENT), {"day=9": "other 9"})
     resume.set()
     thread.join()
-    assert isinstance(errors[0], OutputTakenError)
+    assert isinstance(errors[0], PushdownError)
+    assert errors[0].code.retryable == is_retryable, errors[0]
     assert tree(target) == {**tree_of(OLD), "day=9": ["other 9"]}

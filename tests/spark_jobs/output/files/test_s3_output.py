@@ -80,8 +80,7 @@ def bucket(spark: SparkSession, store: ObjectStore) -> Iterator[str]:
 @pytest.fixture
 def output(spark: SparkSession, bucket: str) -> Callable[..., FileOutput]:
     def of(number: int, mode: OutputMode, run: str, files: HadoopFiles | None = None) -> FileOutput:
-        patience = IMPATIENT if run == "other" else 60
-        return open_attempt(spark, f"s3a://{bucket}/out {number}", mode, run, files=files, patience=patience)
+        return open_attempt(spark, f"s3a://{bucket}/out {number}", mode, run, files=files, patience=IMPATIENT)
 
     return of
 
