@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import Self
@@ -149,7 +149,9 @@ class MysqlWriter(WriteConnection):
 
     def _unlock(self) -> None:
         if self._lock:
-            self.rows("SELECT RELEASE_LOCK(%s)", self._lock)
+            # The transaction has ended, and the server releases the lock of a lost connection.
+            with suppress(RemoteFailedError):
+                self.rows("SELECT RELEASE_LOCK(%s)", self._lock)
             self._lock = ""
 
     def _load_data(self, table: str, columns: Sequence[TargetColumn], batch: pa.RecordBatch) -> bool:
@@ -186,10 +188,15 @@ class MysqlWriter(WriteConnection):
         return int(result.affected_rows or 0), int(result.warning_count)
 
     def _insert(self, table: str, columns: Sequence[TargetColumn], batch: pa.RecordBatch) -> None:
+        content = bytes(MYSQL_LITERALS.encode(batch.columns)[:-1])
+        statements = -(-2 * len(content) // self._server.packet)
+        if statements > 1 and batch.num_rows > 1:
+            step = -(-batch.num_rows // statements)
+            for start in range(0, batch.num_rows, step):
+                self._insert(table, columns, batch.slice(start, step))
+            return
         names = ", ".join(quote_mysql(column.name) for column in columns)
-        for piece in _pieces(batch, self._server.packet // 4):
-            content = bytes(MYSQL_LITERALS.encode(piece.columns)[:-1])
-            self._connection.query(f"INSERT INTO {table} ({names}) VALUES ".encode() + content)  # noqa: S608
+        self._connection.query(f"INSERT INTO {table} ({names}) VALUES ".encode() + content)  # noqa: S608
 
     def _execute(self, sql: str, values: Sequence[object]) -> Cursor:
         cursor = self._connection.cursor()
@@ -249,9 +256,3 @@ def _bits_as_integers(column: TargetColumn, values: pa.Array) -> pa.Array:
     is_decimal = pa.types.is_decimal(values.type) and column.column_type.startswith("bit")
     return values.cast(pa.decimal128(20, 0)).cast(pa.uint64()) if is_decimal else values
 
-
-def _pieces(batch: pa.RecordBatch, size: int) -> Iterator[pa.RecordBatch]:
-    """Yield the rows in batches of about `size` bytes, at least one row each."""
-    step = max(1, batch.num_rows * size // max(batch.nbytes, 1))
-    for start in range(0, batch.num_rows, step):
-        yield batch.slice(start, step)

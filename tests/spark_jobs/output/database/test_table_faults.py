@@ -7,7 +7,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from itertools import count
 from pathlib import Path
 
@@ -188,3 +188,20 @@ def _quiet(action: Callable[[], object]) -> None:
     """Run an action that may lose against another attempt."""
     with suppress(PushdownError):
         action()
+
+
+@pytest.mark.parametrize("database", ["mariadb", pytest.param("mysql", marks=pytest.mark.nightly)], indirect=True)
+def test_connection_lost_after_the_commit_is_no_failure(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    database.execute("CREATE TABLE t (id int)")
+    with closing(connect_to_write(database.address)) as connection:
+        ((number,),) = connection.rows("SELECT connection_id()")
+        unlock = connection._unlock  # type: ignore[attr-defined]
+
+        def lose_connection() -> None:
+            database.execute(f"KILL {number}")
+            unlock()
+
+        monkeypatch.setattr(connection, "_unlock", lose_connection)
+        with connection.transaction("lock"):
+            connection.rows("INSERT INTO t VALUES (1)")
+    assert database.rows("SELECT id FROM t") == [(1,)]

@@ -280,6 +280,21 @@ def test_exact_values_are_written_to_columns_of_mysqls_own_types(
         database.execute(f"SET GLOBAL local_infile = {before}")
 
 
+@pytest.mark.parametrize("database", ["mariadb", pytest.param("mysql", marks=pytest.mark.nightly)], indirect=True)
+def test_rows_longer_as_text_than_in_memory_fit_into_the_packets_of_a_server(
+    spark: SparkSession, database: Database
+) -> None:
+    """A boolean takes a bit in memory, and two bytes in INSERT."""
+    before = database.rows("SELECT @@GLOBAL.local_infile, @@GLOBAL.max_allowed_packet")[0]
+    database.execute("SET GLOBAL local_infile = 0, GLOBAL max_allowed_packet = 65536")
+    try:
+        frame = spark.range(10_000).selectExpr(*(f"id % 2 = 0 AS b{number}" for number in range(20))).coalesce(1)
+        assert write(output_of(spark, database), frame)
+        assert database.rows("SELECT count(*), sum(b0), sum(b19) FROM t") == [(10_000, 5_000, 5_000)]
+    finally:
+        database.execute("SET GLOBAL local_infile = {}, GLOBAL max_allowed_packet = {}".format(*before))
+
+
 @pytest.mark.parametrize(
     ("database", "value", "message"),
     [
