@@ -255,4 +255,3 @@ def _bits_as_integers(column: TargetColumn, values: pa.Array) -> pa.Array:
     """Return decimals for a column of bits as integers. The server would take a string of digits for the bits."""
     is_decimal = pa.types.is_decimal(values.type) and column.column_type.startswith("bit")
     return values.cast(pa.decimal128(20, 0)).cast(pa.uint64()) if is_decimal else values
-
