@@ -28,7 +28,7 @@ from benchmarks.rounds import Engines, measure, ratio, repeat
 from benchmarks.scans import Query, save, save_selected, select
 from benchmarks.sessions import benchmark_session
 from benchmarks.shapes import FORMATS, Column, Shape, Table, shapes, write
-from pushdown_spark.formats.native.native_scan import FILTER_SETTINGS
+from pushdown_spark.formats.spark_reader.spark_scan import FILTER_SETTINGS
 from pushdown_spark.formats.text import planner
 from pushdown_spark.formats.worker_startup import warm_up_workers
 from pushdown_spark.result import PushdownResult

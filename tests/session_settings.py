@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from pushdown_spark.contract.sources import SourceFormat
 from pushdown_spark.expressions.session_settings import temporary_settings as session_settings
-from pushdown_spark.formats.native.native_scan import FILTER_SETTINGS
+from pushdown_spark.formats.spark_reader.spark_scan import FILTER_SETTINGS
 from pushdown_spark.formats.text import planner
 
 PUSHDOWN_OFF = dict.fromkeys(FILTER_SETTINGS.values(), "false")

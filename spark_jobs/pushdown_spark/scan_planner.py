@@ -14,8 +14,8 @@ from pushdown_spark.contract import SourceFormat
 from pushdown_spark.errors import PushdownError, UnsafeFilterError
 from pushdown_spark.expressions.session_settings import is_option_on, session_name_rule
 from pushdown_spark.formats.columnar_scan import ColumnarScan
-from pushdown_spark.formats.native.native_scan import NativeScan
-from pushdown_spark.formats.native.plan_scan import SparkPlanScan
+from pushdown_spark.formats.spark_reader.plan_scan import SparkPlanScan
+from pushdown_spark.formats.spark_reader.spark_scan import SparkReaderScan
 from pushdown_spark.formats.text.jvm_scan import JvmTextScan
 from pushdown_spark.formats.text.planner import JvmTextPlan, TextScan, plan_text
 from pushdown_spark.relations.base_relation import Relation
@@ -49,7 +49,7 @@ class PlannedScan:
     @property
     def has_fallback(self) -> bool:
         """Whether Spark's own scan can replace the scan if that fails during a run."""
-        return self.can_fall_back and not self.scan.is_native
+        return self.can_fall_back and not self.scan.is_by_spark
 
     def with_projection(self, project: ToQueryRows, project_unfiltered: ToQueryRows) -> ProjectedScan:
         """Return the scan with its projection, and a fallback. `project_unfiltered` also applies the predicate."""
@@ -136,7 +136,7 @@ def _plan_format(spark: SparkSession, request: ScanRequest, loader: FileLoader) 
     is_columnar = request.source.format in (SourceFormat.ORC, SourceFormat.PARQUET)
     outcome = plan_or_refuse(lambda: _plan_pushdown(spark, request))
     if not isinstance(outcome, Refusal):
-        return PlannedScan(outcome, partial(NativeScan, request, loses_rows=is_columnar))
+        return PlannedScan(outcome, partial(SparkReaderScan, request, loses_rows=is_columnar))
     reason = outcome.reason
     if request.source.format is SourceFormat.ORC:
         from pushdown_spark.formats.orc.spark_reader import check_lost_columns, with_row_filter
@@ -144,14 +144,14 @@ def _plan_format(spark: SparkSession, request: ScanRequest, loader: FileLoader) 
         request = with_row_filter(spark, request, reason, loader)
         check_lost_columns(request, str(reason))
     loses_rows = isinstance(reason, UnsafeFilterError) or (is_columnar and outcome.problem is not None)
-    spark_scan = partial(NativeScan, request, predicted=reason.predicted, loses_rows=loses_rows)
+    spark_scan = partial(SparkReaderScan, request, predicted=reason.predicted, loses_rows=loses_rows)
     return PlannedScan(spark_scan(str(reason)), spark_scan, problem=outcome.problem)
 
 
 def _plan_pushdown(spark: SparkSession, request: ScanRequest) -> Scan:
     """Return the pushdown reader's scan. Raises UnsupportedError if Spark's must read the files, or may be faster."""
-    native = NativeScan(request, "")
-    request = with_directories(request, native.frame, name_rule=session_name_rule(spark))
+    spark_scan = SparkReaderScan(request, "")
+    request = with_directories(request, spark_scan.frame, name_rule=session_name_rule(spark))
     scan: Scan
     # Only the reader of the format is imported, because importing all of them is slow.
     if request.source.format is SourceFormat.ORC:

@@ -201,7 +201,7 @@ def _check_query(
 ) -> None:
     """Analyze a query with Spark, so that its errors name `where`. Spark's own scan keeps the DataFrame for the run."""
     short_where = None if where is None else shorten_lists(where)
-    if scan.scan.is_native and short_where == where:
+    if scan.scan.is_by_spark and short_where == where:
         analyze(scan.frame, "where")
     else:
         frame = planned_scan.analysis_frame()

@@ -141,7 +141,7 @@ class Comparison:
         """Compare this number of predicates. If Spark cannot read a file, the pushdown reader must fail too."""
         with self._setting.apply(self._spark):
             try:
-                frame = self._native()
+                frame = self._spark_frame()
                 if not frame.columns:
                     return
                 rows = frame.selectExpr(row_text(frame.schema)).limit(MAX_ROWS + 1).collect()
@@ -156,7 +156,7 @@ class Comparison:
             if self._file.source_format in (SourceFormat.JSON, SourceFormat.CSV) and rng.random() < 0.9:
                 self._schema = frame.schema.toDDL()
                 self._options.pop("inferSchema", None)
-                frame = self._native()
+                frame = self._spark_frame()
             columns = self._some_columns(rng, frame.schema)
             self._columns = ["`" + name.replace("`", "``") + "`" for name in columns.fieldNames()]
             self._row_text = row_text(columns)
@@ -170,7 +170,7 @@ class Comparison:
         some = rng.sample(range(len(fields)), rng.randint(1, min(len(fields), 12)))
         return t.StructType([fields[place] for place in sorted(some)])
 
-    def _native(self) -> DataFrame:
+    def _spark_frame(self) -> DataFrame:
         name = self._file.source_format.value
         reader = self._spark.read.format(spark_format(name)).options(**self._options)
         return (reader if self._schema is None else reader.schema(self._schema)).load(_literal(self._file.path))
@@ -256,7 +256,7 @@ class Comparison:
 
     def _spark_outcome(self, predicate: str) -> Outcome:
         try:
-            rows = self._native().where(predicate).selectExpr(self._row_text).collect()
+            rows = self._spark_frame().where(predicate).selectExpr(self._row_text).collect()
         except _FAILURES as problem:
             is_data_exception = isinstance(problem, PySparkException) and (problem.getSqlState() or "").startswith("22")
             is_permissive = self._options.get("mode", "PERMISSIVE").upper() == "PERMISSIVE"

@@ -134,7 +134,7 @@ class TextCase:
             return str(problem)
         return None
 
-    def native(self, spark: SparkSession, path: Path) -> DataFrame:
+    def spark_frame(self, spark: SparkSession, path: Path) -> DataFrame:
         """Return Spark's own reader over the file."""
         return (
             spark.read.format(self.source_format.value).schema(self.read_schema).options(**self.options).load(str(path))
@@ -166,7 +166,7 @@ def evaluate(spark: SparkSession, case: TextCase, path: Path) -> Evaluation:
     """Evaluate all predicates over all rows in one job. Predicates that raise are returned separately."""
     path.write_bytes(case.content)
     with apply_settings(spark, case):
-        frame = case.native(spark, path)
+        frame = case.spark_frame(spark, path)
         try:
             batches, raised = split_failures(case.predicates, partial(_select_results, frame, case), SPARK_ERRORS)
         except SPARK_ERRORS as problem:

@@ -142,7 +142,7 @@ def options_of(files: Path, case: OptionsCase) -> dict[str, str]:
     return {key: text.replace("READER", (files / "reader.avsc").as_uri()) for key, text in case.options.items()}
 
 
-def native(spark: SparkSession, files: Path, case: OptionsCase) -> DataFrame:
+def spark_frame(spark: SparkSession, files: Path, case: OptionsCase) -> DataFrame:
     """Return the rows of Spark's Avro source."""
     reader = spark.read.format(AVRO).options(**options_of(files, case))
     return (reader.schema(case.schema) if case.schema else reader).load(str(files / case.data))
@@ -158,7 +158,7 @@ def scan(spark: SparkSession, files: Path, case: OptionsCase, reader: str) -> Pu
 def compare(spark: SparkSession, files: Path, case: OptionsCase, reader: str) -> SourceReport:
     """Assert that a reader returns the rows of Spark's Avro source. Return its report."""
     with pushdown_off(spark, "avro"):
-        frame = native(spark, files, case)
+        frame = spark_frame(spark, files, case)
         expected = (frame.where(case.where) if case.where else frame).toArrow()
         result = scan(spark, files, case, reader)
         actual = result.run(lambda frame: frame.toArrow())
@@ -202,6 +202,6 @@ def test_files_that_spark_rejects_with_these_options_fail(
 ) -> None:
     with pushdown_off(spark, "avro"):
         with pytest.raises(SPARK_ERRORS):
-            native(spark, files, FAILING[name]).toArrow()
+            spark_frame(spark, files, FAILING[name]).toArrow()
         with pytest.raises((*SPARK_ERRORS, PushdownError)):
             scan(spark, files, FAILING[name], reader).run(lambda frame: frame.toArrow())

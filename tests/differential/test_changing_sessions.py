@@ -147,7 +147,7 @@ def check_session(spark: SparkSession, directory: Path, file_format: str, seed: 
         where = rng.choice(PREDICATES)
         about = f"seed {seed}, step {step}: {where} in {source}, settings {settings}"
         with session_settings(spark, settings):
-            expected = _native_result(spark, source, where)
+            expected = _spark_result(spark, source, where)
             for reader, session in sessions.items():
                 tally["compared"] += 1
                 if expected is None:
@@ -158,7 +158,7 @@ def check_session(spark: SparkSession, directory: Path, file_format: str, seed: 
                 tally["rows"] += len(expected[1])
 
 
-def _native_result(spark: SparkSession, source: Mapping[str, Any], where: str) -> tuple[str, Sequence[str]] | None:
+def _spark_result(spark: SparkSession, source: Mapping[str, Any], where: str) -> tuple[str, Sequence[str]] | None:
     """Return the result of Spark's reader, or None if it fails."""
     reader = spark.read.format(source["format"]).options(**source["options"])
     reader = reader.schema(source["schema"]) if source["schema"] else reader

@@ -102,8 +102,8 @@ def check(spark: SparkSession, source_format: SourceFormat, odd: OddFile, path: 
         "data", path=str(path), format=source_format, schema=odd.schema, options=odd.options, reader="pushdown"
     )
     with apply_settings(spark, TextCase(source_format, schema, {}, (), (), (), ansi=False, settings=odd.settings)):
-        native = spark.read.format(source_format).schema(schema).options(**odd.options).load(str(path))
-        expected = count_rows(native.where(odd.where).select(*columns))
+        spark_frame = spark.read.format(source_format).schema(schema).options(**odd.options).load(str(path))
+        expected = count_rows(spark_frame.where(odd.where).select(*columns))
         result = session.scan("data", columns=columns, where=odd.where)
         actual = result.run(count_rows)
     assert sum(expected.values()) == odd.kept

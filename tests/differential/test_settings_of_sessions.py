@@ -75,13 +75,13 @@ def test_columns_that_are_also_partition_columns_keep_their_position(
     for value in (1, 2):
         rows = spark.range(3).selectExpr("id", f"5 AS {inner}", "CAST(id AS STRING) AS s")
         rows.coalesce(1).write.format(form).options(**options).save(str(tmp_path / f"p={value}"))
-    native = spark.read.format(form).options(**options).load(str(tmp_path)).where("id > 0 AND p > 1")
+    expected = spark.read.format(form).options(**options).load(str(tmp_path)).where("id > 0 AND p > 1")
     for reader in READERS:
         session = PushdownSession(spark)
         session.add_source("data", path=str(tmp_path), format=form, options=options, reader=reader)
-        assert columns_and_rows(session.scan("data", where="id > 0 AND p > 1").df) == columns_and_rows(native), reader
+        assert columns_and_rows(session.scan("data", where="id > 0 AND p > 1").df) == columns_and_rows(expected), reader
         assert columns_and_rows(session.sql("SELECT * FROM data WHERE id > 0 AND p > 1").df) == columns_and_rows(
-            native
+            expected
         ), reader
 
 
@@ -106,10 +106,10 @@ def test_decimal_partition_columns_equal_those_of_spark(spark: SparkSession, tmp
     for value in (1, 7):
         spark.range(2).coalesce(1).write.orc(str(tmp_path / f"k={value}"))
     schema = f"id bigint, k {kind}"
-    native = spark.read.schema(schema).orc(str(tmp_path)).where("id > 0")
+    expected = spark.read.schema(schema).orc(str(tmp_path)).where("id > 0")
     session = PushdownSession(spark)
     session.add_source("data", path=str(tmp_path), format="orc", schema=schema, reader="pushdown")
-    assert columns_and_rows(session.scan("data", where="id > 0").df) == columns_and_rows(native)
+    assert columns_and_rows(session.scan("data", where="id > 0").df) == columns_and_rows(expected)
 
 
 def test_missing_columns_raise_if_they_cannot_be_determined(spark: SparkSession, tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ def test_missing_columns_raise_if_they_cannot_be_determined(spark: SparkSession,
 def test_scans_of_few_columns_have_fewer_tasks(spark: SparkSession, tmp_path: Path) -> None:
     columns = [f"hash(id, {number}) AS c{number}" for number in range(20)]
     spark.range(2_000).selectExpr("id", *columns).coalesce(1).write.orc(str(tmp_path / "table"))
-    native = spark.read.orc(str(tmp_path / "table")).where("id >= 1000")
+    expected = spark.read.orc(str(tmp_path / "table")).where("id >= 1000")
     session = PushdownSession(spark)
     session.add_source("data", path=str(tmp_path / "table"), format="orc", reader="pushdown")
     small = {"spark.sql.files.maxPartitionBytes": "4096", "spark.sql.files.openCostInBytes": "1"}
@@ -131,5 +131,5 @@ def test_scans_of_few_columns_have_fewer_tasks(spark: SparkSession, tmp_path: Pa
         whole = session.scan("data", where="id >= 1000").df
         few = session.scan("data", columns=("id", "c7"), where="id >= 1000").df
         assert 2 < few.rdd.getNumPartitions() < whole.rdd.getNumPartitions()
-        assert columns_and_rows(whole) == columns_and_rows(native)
-        assert columns_and_rows(few) == columns_and_rows(native.select("id", "c7"))
+        assert columns_and_rows(whole) == columns_and_rows(expected)
+        assert columns_and_rows(few) == columns_and_rows(expected.select("id", "c7"))

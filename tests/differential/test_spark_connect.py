@@ -26,7 +26,7 @@ import json, sys
 from pushdown_spark.connect.query import plan_query
 from pushdown_spark.contract import QuerySpec, SourceSpec
 from pushdown_spark.expressions.session_settings import temporary_settings
-from pushdown_spark.formats.native.native_scan import FILTER_SETTINGS
+from pushdown_spark.formats.spark_reader.spark_scan import FILTER_SETTINGS
 from pushdown_spark.sources.declaration import Source
 from pushdown_spark.runtime.error_classification import classify
 from pushdown_spark.connect.connect_session import connect_session
@@ -41,7 +41,7 @@ def scan(spark, source, query, **reader):
     assert result.rows == len(rows)
     return sorted(str(row[0]) for row in rows), result.report()["source"].model_dump(mode="json")
 
-NATIVE = {"reader": "spark", "filter_pushdown": False}
+SPARK_READER = {"reader": "spark", "filter_pushdown": False}
 
 with connect_session(sys.stdin.readline().strip(), {}) as spark:
     for setting in FILTER_SETTINGS.values():
@@ -50,7 +50,7 @@ with connect_session(sys.stdin.readline().strip(), {}) as spark:
         asked = json.loads(line)
         answer = {}
         with temporary_settings(spark, asked["settings"]):
-            for name, reader in {"expected": NATIVE, "actual": {"reader": asked["reader"]}}.items():
+            for name, reader in {"expected": SPARK_READER, "actual": {"reader": asked["reader"]}}.items():
                 try:
                     answer[name], answer["report"] = scan(spark, asked["source"], asked["query"], **reader)
                 except Exception as problem:

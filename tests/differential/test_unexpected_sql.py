@@ -93,9 +93,9 @@ def test_lines_that_spark_reads_differently_return_sparks_rows(spark: SparkSessi
     schema = StructType.fromDDL(trap.schema)
     case = TextCase(SourceFormat.JSON, schema, {}, (), (), (), ansi=False, settings=trap.settings)
     with apply_settings(spark, case):
-        native = spark.read.schema(schema).json(str(file))
-        native.createOrReplaceTempView("data")
-        frame = spark.sql(trap.sql) if trap.sql else native.where(trap.where)
+        spark_frame = spark.read.schema(schema).json(str(file))
+        spark_frame.createOrReplaceTempView("data")
+        frame = spark.sql(trap.sql) if trap.sql else spark_frame.where(trap.where)
         expected = Counter(row[0] for row in frame.selectExpr("CAST(struct(*) AS STRING)").collect())
         actual, report = _run_trap(spark, trap, file)
     assert sum(expected.values()) == trap.kept

@@ -71,13 +71,13 @@ class Scans:
         Raises UnreadableBySparkError if Spark cannot read the files at all.
         """
         try:
-            return rows_by_predicate(self._native(spark), self.row_sql, predicates)
+            return rows_by_predicate(self._spark_frame(spark), self.row_sql, predicates)
         except SPARK_ERRORS as problem:
             raise UnreadableBySparkError from problem
 
     def expected_alone(self, spark: SparkSession, predicate: str) -> Rows:
         """Return the rows of Spark's own reader for one predicate, in a separate query."""
-        return Counter(row[0] for row in self._native(spark).where(predicate).selectExpr(self.row_sql).collect())
+        return Counter(row[0] for row in self._spark_frame(spark).where(predicate).selectExpr(self.row_sql).collect())
 
     def run_predicates(self, spark: SparkSession, predicates: Sequence[str]) -> dict[str, tuple[Rows, SourceReport]]:
         """Return the rows of a session with reader='pushdown' and its reports for each predicate, in one job."""
@@ -122,7 +122,7 @@ class Scans:
         rows = result.run(lambda frame: frame.selectExpr(self.row_sql).collect())
         return Counter(row[0] for row in rows), result.report()["data"]
 
-    def _native(self, spark: SparkSession) -> DataFrame:
+    def _spark_frame(self, spark: SparkSession) -> DataFrame:
         case = self.case
         frame = spark.read.format(case.source_format.value).schema(case.schema).options(**case.options)
         rows = frame.load(str(self.directory))

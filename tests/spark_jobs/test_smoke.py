@@ -23,8 +23,8 @@ def test_the_pushdown_reader_returns_sparks_rows(spark: SparkSession, tmp_path: 
     session = PushdownSession(spark)
     session.add_source("t", path=path, format=source_format, schema=SCHEMA, reader="pushdown")
     result = session.scan("t", columns=["half", "id"], where="name = 'name 42' AND id < 1000")
-    native = spark.read.format(spark_format(source_format)).schema(SCHEMA).load(path)
-    expected = sorted_rows(native.where("name = 'name 42' AND id < 1000").select("half", "id"))
+    spark_frame = spark.read.format(spark_format(source_format)).schema(SCHEMA).load(path)
+    expected = sorted_rows(spark_frame.where("name = 'name 42' AND id < 1000").select("half", "id"))
     assert result.run(sorted_rows) == expected
     assert len(expected) == 10
     report = result.report()["t"]

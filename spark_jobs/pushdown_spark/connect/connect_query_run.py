@@ -40,7 +40,7 @@ class ConnectQueryRun(QueryRun):
     def _read_files(self) -> Iterator[str]:
         """Yield the URIs of the files that the sources read."""
         for source in self._sources().values():
-            yield from ConnectRelation.open(self._spark, source).native.inputFiles()
+            yield from ConnectRelation.open(self._spark, source).spark_frame.inputFiles()
 
     def _run_query(self, action: Callable[[DataFrame], None]) -> int | None:
         query = self.plan()

@@ -16,9 +16,9 @@ from pushdown_spark.contract import IntervalSpec, OutputChecks, QuerySpec, Reade
 from pushdown_spark.errors import BadSpecError, PushdownError, UnsupportedError
 from pushdown_spark.expressions.predicate import Predicate
 from pushdown_spark.expressions.session_settings import session_name_rule, temporary_settings
-from pushdown_spark.formats.native.native_scan import FILTER_SETTINGS, obstacle_of_predicate
-from pushdown_spark.formats.native.unknown_filters import unsafe_columns
 from pushdown_spark.formats.orc.spark_reader import check_lost_columns
+from pushdown_spark.formats.spark_reader.spark_scan import FILTER_SETTINGS, obstacle_of_predicate
+from pushdown_spark.formats.spark_reader.unknown_filters import unsafe_columns
 from pushdown_spark.optimizer.plans.sql_reader import named_tables, parse_query
 from pushdown_spark.output.checks import RowObserver
 from pushdown_spark.projection.paths import quote_name
@@ -39,7 +39,7 @@ _TEXT_FORMATS = frozenset({SourceFormat.JSON, SourceFormat.CSV})
 class ServerScan(Scan):
     """A scan by Spark's reader on the server, for a reason. Spark does not show its clients what it pushes down."""
 
-    is_native = True
+    is_by_spark = True
 
     def __init__(self, request: ScanRequest, reason: str, filter_obstacle: str | None) -> None:
         """`filter_obstacle` is why filter pushdown is off in the server's reader, or None if it may be on."""
@@ -49,7 +49,7 @@ class ServerScan(Scan):
 
     def frame(self) -> DataFrame:
         """Return Spark's own DataFrame."""
-        return self._request.native
+        return self._request.spark_frame
 
     def report(self) -> SourceReport:
         """Return the plan. Spark Connect does not show what the server reads."""
@@ -228,7 +228,7 @@ def _plan_pushdown(spark: SparkSession, request: ScanRequest) -> Scan:
 
 def _interval_condition(relation: ConnectRelation, interval: IntervalSpec) -> str:
     """Return the predicate of an interval. Raises typed errors unless its column is one of the relation."""
-    analyze(lambda: relation.native.select(f.col(interval.column)).schema, "data_interval")
+    analyze(lambda: relation.spark_frame.select(f.col(interval.column)).schema, "data_interval")
     return interval.predicate
 
 
@@ -250,7 +250,7 @@ def _plan_sql(spark: SparkSession, sources: Mapping[str, Source], sql: str) -> C
     settings: dict[str, str] = {}
     for name, source in sources.items():
         relation = ConnectRelation.open(spark, source)
-        relation.native.createOrReplaceTempView(quote_name(name))
+        relation.spark_frame.createOrReplaceTempView(quote_name(name))
         request = relation.request(relation.projection(None), None).for_query(sql, tree)
         settings |= _filter_settings(source, _filter_obstacle(spark, relation, request))
     frame = spark.sql(sql)

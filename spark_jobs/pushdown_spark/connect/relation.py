@@ -27,10 +27,10 @@ class ConnectRelation(RelationWithoutFiles):
 
     kind = "read over Spark Connect"
 
-    def __init__(self, spark: SparkSession, source: Source, native: DataFrame) -> None:
-        """`native` is Spark's own DataFrame. Use `open`."""
+    def __init__(self, spark: SparkSession, source: Source, spark_frame: DataFrame) -> None:
+        """`spark_frame` is Spark's own DataFrame. Use `open`."""
         super().__init__(spark, source)
-        self._native = native
+        self._spark_frame = spark_frame
 
     @classmethod
     def open(cls, spark: SparkSession, source: Source) -> ConnectRelation:
@@ -48,14 +48,14 @@ class ConnectRelation(RelationWithoutFiles):
         return cls(spark, source, frame)
 
     @property
-    def native(self) -> DataFrame:
+    def spark_frame(self) -> DataFrame:
         """Spark's own lazy DataFrame."""
-        return self._native
+        return self._spark_frame
 
     @property
     def schema(self) -> StructType:
         """The columns, partition columns included."""
-        return self._native.schema
+        return self._spark_frame.schema
 
     def origin(self, column: str) -> str:
         """Return where a column's type comes from, for error messages."""

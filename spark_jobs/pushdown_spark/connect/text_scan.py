@@ -81,7 +81,7 @@ def plan_connect_text(spark: SparkSession, request: ScanRequest) -> ConnectTextS
     filters = list(string_filters(patterns))
     if not filters:
         raise UnsupportedError(NO_STRING)
-    uris = request.native.inputFiles()
+    uris = request.spark_frame.inputFiles()
     _check_files(uris, options.lines)
     fractions, in_headers = _probe(spark, request, options.lines, filters, uris)
     strings = min(fractions, key=lambda candidate: (fractions[candidate], candidate.searches))

@@ -112,7 +112,7 @@ class QueryResult(PushdownResult):
         Spark counts the bytes of all its readers together, so they belong to a scan only if it is the only one.
         """
         scans = [(scan.key, scan.scan, scan.scan.report_of_run()) for scan in self._scans]
-        by_spark = [(key, scan) for key, scan, report in scans if scan.is_native or report().bytes_read is None]
+        by_spark = [(key, scan) for key, scan, report in scans if scan.is_by_spark or report().bytes_read is None]
         counts = stage_counts() if len(by_spark) == 1 else None
 
         def complete() -> dict[str, SourceReport]:

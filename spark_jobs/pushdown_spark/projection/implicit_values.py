@@ -43,9 +43,9 @@ class ImplicitValues:
         items = []
         for column in map(self._column, names):
             sql = (
-                self._lookup(column, files, _NATIVE_LOCATION)
+                self._lookup(column, files, _SPARK_LOCATION)
                 if column.builtin is None
-                else native_expression(column.builtin, self.roots)
+                else spark_expression(column.builtin, self.roots)
             )
             items.append(f"{sql} AS {quote_name(column.name)}")
         return items
@@ -69,7 +69,7 @@ class ImplicitValues:
     def _of_line(self, column: ImplicitColumn, files: Sequence[str]) -> str:
         if column.builtin is None or column.builtin in _LISTING_COLUMNS:
             return self._lookup(column, files, LINE_LOCATION)
-        return native_expression(column.builtin, self.roots, LINE_LOCATION)
+        return spark_expression(column.builtin, self.roots, LINE_LOCATION)
 
     def _lookup(self, column: ImplicitColumn, files: Sequence[str], file: str) -> str:
         values = {location(file): self._value(column, file) for file in files}
@@ -100,7 +100,7 @@ def _isoformat(value: object) -> str:
 
 # `url_decode` decodes a plus sign as a space, so plus signs are encoded first.
 _LOCATION = "regexp_replace(url_decode(replace({}, '+', '%2B')), '^file:/+', '/')"
-_NATIVE_LOCATION = _LOCATION.format("_metadata.file_path")
+_SPARK_LOCATION = _LOCATION.format("_metadata.file_path")
 """SQL for the location of a row's file, from the `_metadata` of Spark's file readers."""
 LINE_LOCATION = _LOCATION.format("input_file_name()")
 """SQL for the location of the file that a task is reading."""
@@ -108,7 +108,7 @@ _LISTING_COLUMNS = frozenset({"modified", "size"})
 """Built-in columns that do not follow from the path of a file."""
 
 
-def native_expression(builtin: str, roots: Iterable[str], file: str = _NATIVE_LOCATION) -> str:
+def spark_expression(builtin: str, roots: Iterable[str], file: str = _SPARK_LOCATION) -> str:
     """Return Spark SQL for a built-in implicit column, from the location of a file and from `_metadata`.
 
     `roots` are the scan roots, absolute, with a scheme unless they are local. The expression returns what

@@ -41,7 +41,7 @@ class Relation(ABC):
 
     @property
     @abstractmethod
-    def native(self) -> DataFrame:
+    def spark_frame(self) -> DataFrame:
         """A lazy DataFrame that Spark can analyze a query over."""
 
     @property
@@ -156,7 +156,7 @@ class RelationWithoutFiles(Relation):
         column_names = tuple(name for name in self.schema.fieldNames() if name in columns)
         return ScanRequest(
             source=self.source,
-            load_listing=lambda: Listing(self.native),
+            load_listing=lambda: Listing(self.spark_frame),
             schema=self.schema,
             columns=column_names,
             implicit_columns=(),

@@ -67,7 +67,7 @@ class DatabaseRelation(RelationWithoutFiles):
         return cls(spark, source, address, table, transport)
 
     @property
-    def native(self) -> DataFrame:
+    def spark_frame(self) -> DataFrame:
         """A DataFrame with the columns of the table. Reading a row of it is an error."""
         return self.analysis_scan.frame()
 
@@ -88,7 +88,7 @@ class DatabaseRelation(RelationWithoutFiles):
     def columns_of_text(self, sql: str) -> set[str]:
         """Return the columns that Spark's analyzer finds in a predicate."""
         try:
-            condition = analyzed_plan(self.native.where(sql)).condition()
+            condition = analyzed_plan(self.spark_frame.where(sql)).condition()
         except PySparkException:
             # The query itself raises the error.
             return super().columns_of_text(sql)

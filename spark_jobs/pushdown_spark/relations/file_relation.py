@@ -83,7 +83,7 @@ class FileRelation(Relation):
         return self._load(loader, TableSchema(self.table_schema.rules), parent=self)
 
     @property
-    def native(self) -> DataFrame:
+    def spark_frame(self) -> DataFrame:
         """Spark's own lazy DataFrame over the files."""
         return self.listing.frame
 
@@ -95,12 +95,14 @@ class FileRelation(Relation):
     @property
     def schema(self) -> StructType:
         """The columns of the table: declared or inferred, and the partition columns."""
-        return self.native.schema
+        return self.spark_frame.schema
 
     @property
     def data_schema(self) -> StructType:
         """The columns of the table without the partition columns."""
-        return StructType([field for field in self.native.schema.fields if field.name not in self._partition_names])
+        return StructType(
+            [field for field in self.spark_frame.schema.fields if field.name not in self._partition_names]
+        )
 
     @property
     def partition_schema(self) -> StructType:

@@ -119,7 +119,7 @@ class TableRelation(FileRelation):
         """Return the scan request over the partitions that can have matching rows."""
         request = super().request(projection, predicate)
         try:
-            level = self.native.storageLevel
+            level = self.spark_frame.storageLevel
             if level.useMemory or level.useDisk or level.useOffHeap:
                 # The cached rows may be older than the files.
                 raise UnsupportedError("the table is cached in Spark, which reads the cached rows")
@@ -139,18 +139,18 @@ class TableRelation(FileRelation):
         partitions.
         """
         if predicate is None or not self._table.is_listed_by_catalog or self._table.pads:
-            return self.native
+            return self.spark_frame
         try:
-            plan = optimized_plan(self.native.where(predicate.sql))
+            plan = optimized_plan(self.spark_frame.where(predicate.sql))
         except (PySparkException, Py4JJavaError):
             # Spark's reader raises the error of the query.
-            return self.native
+            return self.spark_frame
         leaves = list(elements(plan.collectLeaves()))
         if len(leaves) != 1 or class_name(leaves[0]) != "LogicalRelation":
-            return self.native
+            return self.spark_frame
         is_pruned = leaves[0].relation().location().getClass().getName() == MEMORY_INDEX
         frame = plan_dataframe(self._spark, leaves[0])
-        return frame if is_pruned and frame.schema == self.native.schema else self.native
+        return frame if is_pruned and frame.schema == self.spark_frame.schema else self.spark_frame
 
     def _check_buckets(self, request: ScanRequest) -> None:
         """Raise UnsupportedError if the reader is chosen by cost, and Spark reads only some buckets."""
@@ -158,7 +158,7 @@ class TableRelation(FileRelation):
         if not self._table.is_bucketed or predicate is None or self.source.reader is not ReaderChoice.AUTO:
             return
         try:
-            plan = physical_plan(request.native.where(predicate.sql))
+            plan = physical_plan(request.spark_frame.where(predicate.sql))
         except (PySparkException, Py4JJavaError):
             return
         leaf = plan.collectLeaves().head()
@@ -191,7 +191,7 @@ class SparkRelation(RelationWithoutFiles):
         self._reason = reason
 
     @property
-    def native(self) -> DataFrame:
+    def spark_frame(self) -> DataFrame:
         """Spark's own lazy DataFrame over the table."""
         return self._frame
 

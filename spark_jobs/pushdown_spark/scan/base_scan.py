@@ -62,7 +62,7 @@ class Scan(ABC):
         return True
 
     @property
-    def is_native(self) -> bool:
+    def is_by_spark(self) -> bool:
         """Whether only Spark's own readers run."""
         return False
 
@@ -142,8 +142,8 @@ class ProjectedScan:
 
         Raises UnsafeInputError if there is a fallback, and Spark accepts the query only over its own readers.
         """
-        if self.scan.is_native:
-            return self._native_frame
+        if self.scan.is_by_spark:
+            return self._selected_spark_frame
         return self._project(self.scan.frame())
 
     def _project(self, rows: DataFrame) -> DataFrame:
@@ -151,7 +151,7 @@ class ProjectedScan:
             return self.project(rows)
 
     @cached_property
-    def _native_frame(self) -> DataFrame:
+    def _selected_spark_frame(self) -> DataFrame:
         """The DataFrame of a scan by Spark's reader, made once, because Spark analyzes it each time."""
         return self.project(self.scan.frame())
 

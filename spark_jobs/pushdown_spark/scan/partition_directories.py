@@ -67,13 +67,13 @@ _PRUNING_NODES = (
 def with_directories(request: ScanRequest, frame: Callable[[], DataFrame], *, name_rule: NameRule) -> ScanRequest:
     """Return the request with pruned partitions and without the conjuncts that pruned them.
 
-    `frame` returns the DataFrame of a native scan, whose plan has the directories. If the pushdown readers cannot know
-    the values of partition columns, the request is for Spark's reader only.
+    `frame` returns the DataFrame of a scan by Spark's reader, whose plan has the directories. If the pushdown readers
+    cannot know the values of partition columns, the request is for Spark's reader only.
     """
     names = () if _is_spark_only(request) else request.listing.partition_columns
     if not names:
         return request
-    fields = t.StructType([field for field in request.native.schema.fields if field.name in names])
+    fields = t.StructType([field for field in request.spark_frame.schema.fields if field.name in names])
     try:
         values = _directory_values(request, fields, [_converter(field) for field in fields], frame())
     except UnsupportedError as problem:

@@ -118,14 +118,14 @@ class UnionScan(Scan):
         self._name_rule = name_rule
 
     @property
-    def is_native(self) -> bool:
+    def is_by_spark(self) -> bool:
         """Whether Spark's readers read all groups."""
-        return all(group.scan.is_native for group in self._groups)
+        return all(group.scan.is_by_spark for group in self._groups)
 
     @property
     def _is_mixed(self) -> bool:
         """Whether Spark's readers count some of the rows, and the pushdown readers the others."""
-        return len({group.scan.is_native for group in self._groups}) > 1
+        return len({group.scan.is_by_spark for group in self._groups}) > 1
 
     @property
     def spark_counts(self) -> frozenset[SparkCount]:

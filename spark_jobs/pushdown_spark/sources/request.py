@@ -75,7 +75,7 @@ class ScanRequest:
     """The syntax tree of that query, or None if only Spark can parse it."""
 
     @property
-    def native(self) -> DataFrame:
+    def spark_frame(self) -> DataFrame:
         """Spark's own DataFrame over the source."""
         return self.listing.frame
 
@@ -99,7 +99,7 @@ class ScanRequest:
     @cached_property
     def sql_function(self) -> str | None:
         """A function of the query whose body is SQL, which only Spark knows, or None if it calls no such function."""
-        spark = self.native.sparkSession
+        spark = self.spark_frame.sparkSession
         if self.query is not None:
             return sql_function(spark, self.query, self.query_tree)
         return None if self.predicate is None else sql_function(spark, self.predicate.sql, self.predicate.tree)
@@ -115,7 +115,7 @@ class ScanRequest:
 
     def with_frame(self, frame: DataFrame) -> ScanRequest:
         """Return the request over another DataFrame of the same source."""
-        return self if frame is self.native else self.with_listing(Listing(frame))
+        return self if frame is self.spark_frame else self.with_listing(Listing(frame))
 
     def with_listing(self, listing: Listing) -> ScanRequest:
         """Return the request over other files of the same source."""

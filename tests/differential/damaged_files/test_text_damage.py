@@ -79,8 +79,8 @@ def _check(
         session.add_source("t", path=str(path), format=source_format, schema=SCHEMA, reader="pushdown")
         result = session.scan("t", where=WHERE)
         actual = _answer(lambda result=result: result.run(sorted_rows))  # type: ignore[misc]
-        native = spark.read.format(source_format).schema(SCHEMA).load(str(path)).where(WHERE)
-        expected = _answer(lambda native=native: sorted_rows(native))  # type: ignore[misc]
+        spark_frame = spark.read.format(source_format).schema(SCHEMA).load(str(path)).where(WHERE)
+        expected = _answer(lambda spark_frame=spark_frame: sorted_rows(spark_frame))  # type: ignore[misc]
         reader = result.report()["t"].reader
         about = f"{source_format}{suffix} by {reader}, {damaged_content[:40]!r}"
         assert actual == expected, f"{about}: {actual} instead of {expected}"

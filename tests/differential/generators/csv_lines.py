@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pyspark.sql import types as t
 from values import COMMON_NAMES, DECIMALS, SIMPLE_TYPES, date_text, encode_oddly, integer, text, timestamp_text
 
-_NATIVE_DIGITS = str.maketrans("0123456789", "٠١٢٣٤٥٦٧٨٩")
+_ARABIC_DIGITS = str.maketrans("0123456789", "٠١٢٣٤٥٦٧٨٩")
 
 
 def random_schema(rng: random.Random, width: int) -> t.StructType:
@@ -69,7 +69,7 @@ def _odd_number(rng: random.Random, number: str) -> str:
             f"{number} ",
             f"{number}.",
             f"{number}.0",
-            number.translate(_NATIVE_DIGITS),
+            number.translate(_ARABIC_DIGITS),
             f"{sign},{digits}",
             f"{digits[0]},{digits[1:]}",
             f"{sign}.5",

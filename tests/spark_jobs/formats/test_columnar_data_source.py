@@ -69,7 +69,7 @@ class Table:
         reader = self.spark.read.format(self.format.name).options(**options)
         return (reader if schema is None else reader.schema(schema)).load(self.path)
 
-    def native(self) -> DataFrame:
+    def spark_frame(self) -> DataFrame:
         """Return the table, read by Spark's source."""
         return self.spark.read.format(self.format.spark_name).load(self.path)
 
@@ -85,12 +85,12 @@ def table(request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory:
 
 
 def test_schema_is_the_schema_that_spark_infers(table: Table) -> None:
-    assert table.ours().schema == table.native().schema
+    assert table.ours().schema == table.spark_frame().schema
 
 
 @pytest.mark.parametrize("predicate", ["x > -1.5 AND id < 30", "id = 5 OR name = 'n7'"])
 def test_predicates_return_sparks_rows_without_filter_pushdown(table: Table, predicate: str) -> None:
-    assert sorted_rows(table.ours().where(predicate)) == sorted_rows(table.native().where(predicate))
+    assert sorted_rows(table.ours().where(predicate)) == sorted_rows(table.spark_frame().where(predicate))
 
 
 @pytest.mark.parametrize(
@@ -106,9 +106,9 @@ def test_predicates_return_sparks_rows_without_filter_pushdown(table: Table, pre
     ],
 )
 def test_option_where_returns_sparks_rows(table: Table, predicate: str) -> None:
-    ours, native = table.ours(where=predicate), table.native().where(predicate)
-    assert sorted_rows(ours) == sorted_rows(native)
-    assert ours.count() == native.count()
+    ours, spark_frame = table.ours(where=predicate), table.spark_frame().where(predicate)
+    assert sorted_rows(ours) == sorted_rows(spark_frame)
+    assert ours.count() == spark_frame.count()
 
 
 def test_option_where_rejects_a_predicate_without_an_exact_filter(table: Table) -> None:

@@ -13,7 +13,7 @@ from pyspark.sql.types import StructType
 
 from pushdown_spark.projection.file_locations import directories, location, max_depth, root_of, scan_root
 from pushdown_spark.projection.implicit_columns import BUILT_IN, BUILT_IN_NAMES, BuiltInColumns, FileMetadata
-from pushdown_spark.projection.implicit_values import native_expression
+from pushdown_spark.projection.implicit_values import spark_expression
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ UNUSUAL_PATHS = [
 ]
 
 
-def test_native_expressions_equal_builtin_values(spark: SparkSession, tmp_path: Path) -> None:
+def test_spark_expressions_equal_builtin_values(spark: SparkSession, tmp_path: Path) -> None:
     root = tmp_path / "it's a root+%20"
     for place in UNUSUAL_PATHS:
         file = root / place
@@ -111,7 +111,7 @@ def test_native_expressions_equal_builtin_values(spark: SparkSession, tmp_path: 
     roots = [str(tmp_path), f"file://{root}"]
     names = (*BUILT_IN_NAMES, "dir0", "dir1", "dir2")
     frame = spark.read.option("recursiveFileLookup", True).schema("place string").json(str(root))
-    rows = frame.selectExpr("place", *(f"{native_expression(name, roots)} AS {name}" for name in names)).collect()
+    rows = frame.selectExpr("place", *(f"{spark_expression(name, roots)} AS {name}" for name in names)).collect()
     actual = {row["place"]: {k: v for k, v in row.asDict().items() if k != "place"} for row in rows}
     for place in UNUSUAL_PATHS:
         status = (root / place).stat()
@@ -121,12 +121,12 @@ def test_native_expressions_equal_builtin_values(spark: SparkSession, tmp_path: 
 
 
 def test_directories_without_roots_are_null() -> None:
-    assert native_expression("dir7", []) == "CAST(NULL AS STRING)"
+    assert spark_expression("dir7", []) == "CAST(NULL AS STRING)"
 
 
 def test_directories_outside_all_roots_are_null(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text("{}\n")
-    expressions = [native_expression(name, ["/somewhere/else"]) for name in ("dir0", "filename")]
+    expressions = [spark_expression(name, ["/somewhere/else"]) for name in ("dir0", "filename")]
     row = spark.read.schema("x int").json(str(tmp_path)).selectExpr(*expressions).first()
     assert row is not None
     assert tuple(row) == (None, "a.json")

@@ -47,7 +47,7 @@ def test_a_union_of_sparks_readers_has_the_counts_of_spark(spark: SparkSession, 
 
 def test_a_union_of_both_readers_has_no_counts_of_spark(spark: SparkSession, path: str) -> None:
     pushdown = scan(spark, path, ReaderChoice.PUSHDOWN)
-    assert not pushdown.is_native
+    assert not pushdown.is_by_spark
     mixed = union(pushdown, scan(spark, path, ReaderChoice.SPARK))
     assert mixed.add_spark_counts(mixed.report(), COUNTS) == mixed.report()
     assert not mixed.counts_result_rows(has_predicate=False)

@@ -23,12 +23,12 @@ from pushdown_spark.expressions.session_settings import (
 )
 from pushdown_spark.formats.bound_predicate import combine_conjuncts, is_exact
 from pushdown_spark.formats.columnar_scan import ColumnarPlan, check_columnar_request, prepare_files
-from pushdown_spark.formats.native.float_filters import unsupported_as_unsafe_filter
 from pushdown_spark.formats.orc.column_mapping import KEEPS_PADDING
 from pushdown_spark.formats.orc.cost import OrcReader, estimate
 from pushdown_spark.formats.orc.file_reader import OrcQuery, OrcScanTask
 from pushdown_spark.formats.orc.spark_reader import RowFilterError, check_use_selected, row_filter_obstacle
 from pushdown_spark.formats.orc.time_zones import UTC, Zone
+from pushdown_spark.formats.spark_reader.float_filters import unsupported_as_unsafe_filter
 from pushdown_spark.formats.worker_startup import startup_cost
 from pushdown_spark.projection.nested_types import count_leaves, has_map, has_timestamp
 from pushdown_spark.runtime.jvm_gateway import java_class

@@ -21,12 +21,12 @@ from pushdown_spark.expressions.session_settings import (
 from pushdown_spark.formats.bound_predicate import combine_conjuncts, is_exact
 from pushdown_spark.formats.calendars import DATETIMES, INT96
 from pushdown_spark.formats.columnar_scan import ColumnarPlan, check_columnar_request, prepare_files
-from pushdown_spark.formats.native.float_filters import may_lose_rows, unsupported_as_unsafe_filter
 from pushdown_spark.formats.parquet.cost import estimate
 from pushdown_spark.formats.parquet.datafusion_address import check_store
 from pushdown_spark.formats.parquet.file_parts import ParquetInput, parquet_inputs
 from pushdown_spark.formats.parquet.file_reader import ParquetQuery, ParquetScanTask, open_parquet
 from pushdown_spark.formats.readable_types import arrow_schema
+from pushdown_spark.formats.spark_reader.float_filters import may_lose_rows, unsupported_as_unsafe_filter
 from pushdown_spark.formats.worker_startup import startup_cost
 from pushdown_spark.runtime.spark_internals import check_hadoop_settings, reader_configuration
 from pushdown_spark.scan.plan import ReaderDecision

@@ -91,17 +91,17 @@ class FileTable:
     """A DataFrame that only reads files."""
 
     source: Source
-    native: DataFrame
+    spark_frame: DataFrame
 
     @property
     def schema(self) -> t.StructType:
         """Its columns."""
-        return self.native.schema
+        return self.spark_frame.schema
 
     @cached_property
     def listing(self) -> Listing:
         """Its files."""
-        return Listing(self.native)
+        return Listing(self.spark_frame)
 
 
 class SourceStatistics:

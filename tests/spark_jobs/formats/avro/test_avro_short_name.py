@@ -19,8 +19,8 @@ import json, sys
 from pyspark.sql import SparkSession
 from pushdown_spark.session import PushdownSession
 spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
-native = spark.read.format("avro").load(sys.argv[1]).where("k = 77")
-found = {"native": [row.k for row in native.collect()]}
+spark_frame = spark.read.format("avro").load(sys.argv[1]).where("k = 77")
+found = {"spark": [row.k for row in spark_frame.collect()]}
 for reader in ("spark", "pushdown"):
     session = PushdownSession(spark)
     session.add_source("t", path=sys.argv[1], format="avro", reader=reader)
@@ -54,7 +54,7 @@ def test_both_readers_find_the_source_with_a_registered_short_name(project: Path
     )
     assert process.returncode == 0, process.stderr
     actual = json.loads(process.stdout.splitlines()[-1])
-    assert actual["native"] == [77]
+    assert actual["spark"] == [77]
     rows, reader, pushed_as, size = actual["spark"]
     assert (rows, reader) == ([77], "spark")
     assert "EqualTo(k,77)" in pushed_as

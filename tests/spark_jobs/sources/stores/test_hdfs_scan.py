@@ -101,8 +101,8 @@ def test_csv_files_with_headers_in_partitions_are_searched(
     path, schema = f"{_home(request, carrier)}/csv", f"{FLAT}, k int"
     with pushdown_off(spark):
         result = _session(spark, path, "csv", schema, "pushdown").scan("data", where=where)
-        native = spark.read.schema(schema).option("header", "true").csv(path)
-        assert result.run(sorted_rows) == sorted_rows(native.where(where))
+        spark_frame = spark.read.schema(schema).option("header", "true").csv(path)
+        assert result.run(sorted_rows) == sorted_rows(spark_frame.where(where))
     assert result.report()["data"].carrier == carrier, result.report()["data"].reason
 
 
@@ -128,8 +128,8 @@ def test_orc_and_avro_are_read_over_http(spark: SparkSession, hdfs: str, source_
     path = f"{hdfs}/{source_format}"
     with pushdown_off(spark):
         result = _session(spark, path, source_format, None, "pushdown").scan("data", where=where)
-        native = spark.read.format(spark_format(source_format)).load(path)
-        assert result.run(sorted_rows) == sorted_rows(native.where(where or "true"))
+        spark_frame = spark.read.format(spark_format(source_format)).load(path)
+        assert result.run(sorted_rows) == sorted_rows(spark_frame.where(where or "true"))
     report = result.report()["data"]
     assert report.reader == "pushdown", report.reason
     assert report.bytes_read

@@ -162,10 +162,10 @@ def test_parquet_objects_have_the_rows_of_sparks_reader(spark: SparkSession, buc
 
 @pytest.mark.parametrize("pattern", ["*.json", "2026/*/*", "2026/{01,02}/[bz]*"])
 def test_globs_match_the_same_objects_as_spark(spark: SparkSession, bucket: Bucket, pattern: str) -> None:
-    expected, native = _ran(_scan(spark, bucket.path(pattern), reader="spark"))
+    expected, spark_report = _ran(_scan(spark, bucket.path(pattern), reader="spark"))
     rows, report = _ran(_scan(spark, bucket.path(pattern), reader="pushdown"))
     assert (report.reader, rows) == ("pushdown", expected)
-    assert (report.files_total, report.bytes_total) == (native.files_total, native.bytes_total)
+    assert (report.files_total, report.bytes_total) == (spark_report.files_total, spark_report.bytes_total)
     assert rows
 
 

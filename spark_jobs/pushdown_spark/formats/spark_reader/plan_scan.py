@@ -14,7 +14,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
 from pushdown_spark.contract import ConjunctReport, Exactness, Skipped, SourceReport
-from pushdown_spark.formats.native.native_scan import FILTER_SETTINGS, MAX_PLANNED_LENGTH
+from pushdown_spark.formats.spark_reader.spark_scan import FILTER_SETTINGS, MAX_PLANNED_LENGTH
 from pushdown_spark.runtime.jvm_gateway import class_name, java_string
 from pushdown_spark.runtime.query_metrics import QueryWatch
 from pushdown_spark.runtime.spark_internals import analyzed_plan, physical_plan
@@ -61,18 +61,18 @@ class _PlannedFilters:
 class SparkPlanScan(Scan):
     """A scan by Spark's plan of a table or view. `request.spark_only_reason` is the reason for it."""
 
-    is_native = True
+    is_by_spark = True
 
     def __init__(self, request: ScanRequest) -> None:
         self._request = request
-        self._watch = QueryWatch(request.native.sparkSession)
-        self._tables = tables_in_plan(request.native)
+        self._watch = QueryWatch(request.spark_frame.sparkSession)
+        self._tables = tables_in_plan(request.spark_frame)
 
     @cached_property
     def spark_counts(self) -> frozenset[SparkCount]:
         """The counts that Spark's metrics have. They omit vectored reads, which are most reads of ORC and Parquet."""
-        native = self._request.native
-        has_bytes = _VECTORED_READS.search(java_string(native.sparkSession, physical_plan(native))) is None
+        spark_frame = self._request.spark_frame
+        has_bytes = _VECTORED_READS.search(java_string(spark_frame.sparkSession, physical_plan(spark_frame))) is None
         return frozenset(SparkCount) if has_bytes else frozenset({SparkCount.DECODED_ROWS})
 
     @property
@@ -82,7 +82,7 @@ class SparkPlanScan(Scan):
 
     def frame(self) -> DataFrame:
         """Return Spark's DataFrame over the table. Its plan gets the columns, the predicate and the limit."""
-        return self._request.native
+        return self._request.spark_frame
 
     def report(self) -> SourceReport:
         """Return the filters that Spark pushes and, after a run, the files that the table's scans read and skipped."""
@@ -124,7 +124,7 @@ class SparkPlanScan(Scan):
     def _plan_report(self) -> SourceReport:
         """The plan, computed once because Spark plans every conjunct."""
         request = self._request
-        files_total, bytes_total = _delta_files(request.native)
+        files_total, bytes_total = _delta_files(request.spark_frame)
         conjuncts = () if request.predicate is None else request.predicate.conjunct_texts
         return SourceReport(
             reader="spark",
@@ -141,9 +141,9 @@ class SparkPlanScan(Scan):
     @cached_property
     def _own_filters(self) -> _PlannedFilters:
         """The filters without the query's predicate, which only views have."""
-        if is_plain_table(self._request.native):
+        if is_plain_table(self._request.spark_frame):
             return _PlannedFilters(frozenset(), 0)
-        return _PlannedFilters.of(self._request.native)
+        return _PlannedFilters.of(self._request.spark_frame)
 
     def _conjunct(self, sql: str, *, is_planned: bool) -> ConjunctReport:
         """Return the report of a conjunct. Spark plans the scan with it alone, which shows the filters that it adds."""
@@ -152,7 +152,7 @@ class SparkPlanScan(Scan):
         if not is_planned or len(sql) > MAX_PLANNED_LENGTH:
             return unsupported_conjunct(sql, "not planned for the report")
         try:
-            filters = _PlannedFilters.of(self._request.native.where(sql))
+            filters = _PlannedFilters.of(self._request.spark_frame.where(sql))
         except (PySparkException, Py4JError):
             # The query itself raises the error.
             return unsupported_conjunct(sql, "Spark cannot plan it")

@@ -12,7 +12,7 @@ from session_settings import pushdown_off, session_settings
 from spark_rows import sorted_rows
 
 from pushdown_spark.contract import SourceFormat
-from pushdown_spark.formats.native.native_scan import FILTER_SETTINGS
+from pushdown_spark.formats.spark_reader.spark_scan import FILTER_SETTINGS
 from pushdown_spark.session import PushdownSession
 
 LINES = (

@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from pushdown_spark.contract import Exactness
-from pushdown_spark.formats.native.file_filters import file_filters
+from pushdown_spark.formats.spark_reader.file_filters import file_filters
 from pushdown_spark.session import PushdownSession
 
 _CONJUNCTS = (

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 from session_settings import pushdown_off, session_settings
 from spark_rows import sorted_rows
 
-from pushdown_spark.formats.native.native_scan import FILTER_SETTINGS
+from pushdown_spark.formats.spark_reader.spark_scan import FILTER_SETTINGS
 from pushdown_spark.runtime.spark_internals import spark_format
 from pushdown_spark.session import PushdownSession
 

@@ -10,13 +10,13 @@ from sqlglot import exp
 
 from pushdown_spark.contract import ConjunctReport, CostReport, Exactness, ReaderChoice, SourceFormat, SourceReport
 from pushdown_spark.expressions.predicate import EVERY_ROW
-from pushdown_spark.formats.native.file_filters import (
+from pushdown_spark.formats.spark_reader.file_filters import (
     changes_constants,
     file_filters,
     hide_from_filters,
     may_keep_nulls,
 )
-from pushdown_spark.formats.native.unknown_filters import known_conjuncts, may_hide_failures, unsafe_columns
+from pushdown_spark.formats.spark_reader.unknown_filters import known_conjuncts, may_hide_failures, unsafe_columns
 from pushdown_spark.projection.nested_types import has_datetime
 from pushdown_spark.projection.paths import quote_name
 from pushdown_spark.scan.base_scan import Scan, SparkCount
@@ -45,10 +45,10 @@ ROW_BY_ROW = frozenset({SourceFormat.JSON, SourceFormat.CSV, SourceFormat.AVRO})
 """Formats whose readers evaluate filters for each row."""
 
 
-class NativeScan(Scan):
+class SparkReaderScan(Scan):
     """A scan by Spark's reader. `reason` is why it was chosen."""
 
-    is_native = True
+    is_by_spark = True
 
     def __init__(
         self,
@@ -142,15 +142,15 @@ class NativeScan(Scan):
     def _data_columns(self) -> list[str]:
         """The columns of the files, without partition columns."""
         partitions = self._request.listing.partition_columns
-        return [name for name in self._request.native.columns if name not in partitions]
+        return [name for name in self._request.spark_frame.columns if name not in partitions]
 
     def _frame(self) -> DataFrame:
         """Return Spark's DataFrame with the requested implicit columns, computed from file metadata."""
         request = self._request
         if request.implicit_values is None:
-            return request.native
+            return request.spark_frame
         items = request.implicit_values.by_file(request.implicit_columns, list(map(decode_uri, request.uris)))
-        return request.native.selectExpr(*map(quote_name, request.native.columns), *items)
+        return request.spark_frame.selectExpr(*map(quote_name, request.spark_frame.columns), *items)
 
     def report(self) -> SourceReport:
         """Return the plan with the filters that Spark pushes. The counts of a run come from Spark's task metrics."""
@@ -218,7 +218,7 @@ def obstacle_of_predicate(
 
     `columns` are those of the files. `may_keep_nulls` returns whether the predicate may accept a row of NULLs.
     """
-    source, predicate, spark = request.source, request.predicate, request.native.sparkSession
+    source, predicate, spark = request.source, request.predicate, request.spark_frame.sparkSession
     if predicate is None:
         return None
     if predicate.needs_every_row:
@@ -254,7 +254,7 @@ def _may_lose_lines(request: ScanRequest, columns: Sequence[str], may_keep_nulls
     `auto` pushes filters nevertheless.
     """
     source, predicate = request.source, request.predicate
-    if source.reader is ReaderChoice.PUSHDOWN or names_corrupt_column(request.native, source.options):
+    if source.reader is ReaderChoice.PUSHDOWN or names_corrupt_column(request.spark_frame, source.options):
         return True
     # Spark plans for tens of milliseconds, so the usual predicates are recognized without it.
     if predicate is not None and any(_compares_column(conjunct, columns) for conjunct in predicate.conjuncts):
