@@ -46,9 +46,9 @@ spark.stop()
 """
 _COMPARISONS = (
     *cpu_and_wall("script / ours", "plain", "ours"),
-    *cpu_and_wall("script / ours with class archive", "plain", "archived"),
+    *cpu_and_wall("script / ours with CDS archive", "plain", "archived"),
 )
-_TITLES = ("scan", "rows", "script s", "ours s", "with class archive s", *(column.title for column in _COMPARISONS))
+_TITLES = ("scan", "rows", "script s", "ours s", "with CDS archive s", *(column.title for column in _COMPARISONS))
 
 
 @dataclass(frozen=True)

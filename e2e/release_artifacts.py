@@ -34,7 +34,7 @@ def check_archives(run: Path, environments: Environments, programs: Programs) ->
     programs.run("archives", ["bash", "-euxc", script], **environments.shell)
     (archive,) = cache.glob("*.tar.gz")
     if not any(file.stat().st_size for file in classes.glob("*.jsa")):
-        raise E2eError(f"there is no class archive in {classes}")
+        raise E2eError(f"there is no CDS archive in {classes}")
     path = arguments.partition('archives="')[2].partition("#")[0]
     arguments = replace_paths(arguments, {path: str(archive), **places})
     ((name, code),) = first_steps()[1].items()

@@ -1,4 +1,4 @@
-"""Checks of the Spark installation of this machine: its Java, its Python, its class archives and its jars."""
+"""Checks of the Spark installation of this machine: its Java, its Python, its CDS archives and its jars."""
 
 from __future__ import annotations
 
@@ -66,8 +66,8 @@ def spark_python(
 
 
 def class_archives(installation: SparkInstallation, directory: str | None, environment: Mapping[str, str]) -> Finding:
-    """Return the finding about class archives in the `directory` of the parameter or of its variable."""
-    subject = "class archives"
+    """Return the finding about CDS archives in the `directory` of the parameter or of its variable."""
+    subject = "CDS archives"
     if not directory:
         return note(subject, "the first task records one, in a private temporary directory of its user")
     if directory == OFF:

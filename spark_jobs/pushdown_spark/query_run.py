@@ -132,7 +132,7 @@ class ClassicQueryRun(QueryRun):
 
     def plan(self) -> PushdownResult:
         """Plan the query over its sources, without running it."""
-        session = PushdownSession(self._spark, cold=not self._application.has_workers)
+        session = PushdownSession(self._spark, has_just_started=not self._application.has_workers)
         for name, source in self._spec.sources.items():
             session.add(name, source, self._secrets.remote.get(name))
         return session.query(self._query)

@@ -49,10 +49,10 @@ class PushdownSession:
     >>> session.scan("events", columns=["id"], where="type = 'buy'", limit=10).df   # doctest: +SKIP
     """
 
-    def __init__(self, spark: SparkSession, *, cold: bool = False) -> None:
-        """`cold` is whether Spark has just started. Estimates then include the start of Python workers."""
+    def __init__(self, spark: SparkSession, *, has_just_started: bool = False) -> None:
+        """`has_just_started` is whether Spark has just started. Estimates then include the start of Python workers."""
         self._spark = spark
-        self._cold = cold
+        self._has_just_started = has_just_started
         self._sources: dict[str, AnySource] = {}
         self._relations = RelationCache(spark)
         self._planner: SqlPlanner | None = None
@@ -101,7 +101,7 @@ class PushdownSession:
                 )
             self._sources[name] = DatabaseSource(name, source, connection)
             return
-        self._sources[name] = Source.of(name, source, cold=self._cold)
+        self._sources[name] = Source.of(name, source, has_just_started=self._has_just_started)
 
     def scan(
         self, name: str, *, columns: Sequence[str] | None = None, where: str | None = None, limit: int | None = None

@@ -26,7 +26,6 @@ from random_predicates import leaves
 from seeds import over_seeds
 from session_settings import pushdown_off
 from spark_results import SPARK_ERRORS
-from tally import Tally
 from typed_rows import random_predicate
 
 from pushdown_spark.errors import UnsafeInputError
@@ -173,7 +172,7 @@ class ReaderComparison(ABC, Generic[Metrics]):
 
     def __init__(self, spark: SparkSession) -> None:
         self.spark = spark
-        self.tally = Tally()
+        self.tally = Counter[str]()
         self.metrics: Metrics = self.metrics_class()
 
     @abstractmethod

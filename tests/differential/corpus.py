@@ -23,7 +23,6 @@ from pyspark.sql import types as t
 from random_options import ZONES, random_options
 from session_settings import PUSHDOWN_OFF, session_settings
 from spark_results import SPARK_ERRORS, Rows, rows_by_predicate
-from tally import Tally
 
 from pushdown_spark.contract import SourceFormat
 from pushdown_spark.errors import PushdownError
@@ -119,7 +118,7 @@ class Comparison:
     """One file with one setting. Differences are added to a list."""
 
     def __init__(
-        self, spark: SparkSession, file: CorpusFile, setting: Setting, tally: Tally, differences: list[str]
+        self, spark: SparkSession, file: CorpusFile, setting: Setting, tally: Counter[str], differences: list[str]
     ) -> None:
         self._spark = spark
         self._file = file

@@ -18,7 +18,6 @@ from pyspark.sql import DataFrame, SparkSession
 from random_predicates import leaves, predicate
 from seeds import few_and_many
 from session_settings import PUSHDOWN_OFF, session_settings
-from tally import Tally
 
 from pushdown_spark.errors import PushdownError
 from pushdown_spark.projection.paths import quote_name
@@ -43,7 +42,7 @@ def expected_rows(
         return None
 
 
-def check_query(spark: SparkSession, rng: random.Random, table: Table, tally: Tally, about: str) -> None:
+def check_query(spark: SparkSession, rng: random.Random, table: Table, tally: Counter[str], about: str) -> None:
     """Compare a query with a random predicate and random columns."""
     where = predicate(rng, list(leaves(table.schema)), mixed=False)
     names = [quote_name(name) for name in table.schema.fieldNames()]
@@ -70,8 +69,8 @@ def check_query(spark: SparkSession, rng: random.Random, table: Table, tally: Ta
         tally[report.reason] += 1
 
 
-def check_seeds(spark: SparkSession, seeds: range) -> Tally:
-    tally = Tally()
+def check_seeds(spark: SparkSession, seeds: range) -> Counter[str]:
+    tally = Counter[str]()
     for seed in seeds:
         rng = random.Random(seed)
         with TemporaryDirectory() as directory:

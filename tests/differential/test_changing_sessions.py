@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -19,7 +20,6 @@ from seeds import few_and_many, over_seeds
 from session_settings import PUSHDOWN_OFF, session_settings
 from spark_results import SPARK_ERRORS
 from spark_rows import sorted_rows
-from tally import Tally
 
 from pushdown_spark.contract import ReaderChoice
 from pushdown_spark.errors import PushdownError
@@ -120,7 +120,7 @@ def columns_and_rows(frame: DataFrame) -> tuple[str, Sequence[str]]:
     return frame.schema.simpleString(), sorted_rows(strings)
 
 
-def check_session(spark: SparkSession, directory: Path, file_format: str, seed: int, tally: Tally) -> None:
+def check_session(spark: SparkSession, directory: Path, file_format: str, seed: int, tally: Counter[str]) -> None:
     """Compare the rows of a session with Spark's after each of some changes."""
     rng = random.Random(seed)
     table = Table(directory / str(seed), file_format, rng)
@@ -182,6 +182,6 @@ def hadoop(spark: SparkSession) -> Iterator[None]:
 def test_sessions_follow_changes(
     spark: SparkSession, hadoop: None, tmp_path: Path, file_format: str, sessions: int
 ) -> None:
-    tally = Tally()
+    tally = Counter[str]()
     over_seeds(sessions, lambda seed: check_session(spark, tmp_path, file_format, seed, tally))
     assert tally["rows"], tally

@@ -11,6 +11,7 @@ import math
 import os
 import random
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -20,7 +21,6 @@ from corpus import Comparison, CorpusFile, Setting, corpus_files
 from corpus_files import write_corpus
 from pyspark.sql import SparkSession
 from session_settings import searched_by, session_settings
-from tally import Tally
 
 from pushdown_spark.contract import SourceFormat
 
@@ -60,10 +60,12 @@ def _files_in_turn(directory: Path, source_format: SourceFormat) -> Iterator[Cor
         yield from files_of_format
 
 
-def _compare(spark: SparkSession, files: Iterator[CorpusFile], source_format: SourceFormat, comparisons: int) -> Tally:
+def _compare(
+    spark: SparkSession, files: Iterator[CorpusFile], source_format: SourceFormat, comparisons: int
+) -> Counter[str]:
     """Compare files until this number of comparisons is reached. Raises AssertionError for differences."""
     rng = random.Random(f"{source_format.value} {comparisons} {SEED}")
-    tally, differences, began = Tally(), list[str](), time.monotonic()
+    tally, differences, began = Counter[str](), list[str](), time.monotonic()
     for count, file in enumerate(files, 1):
         with session_settings(spark, _WITHOUT_COMPILER if count % 10 else {}):
             Comparison(spark, file, Setting.draw(rng, file), tally, differences).check(rng, PREDICATES)
@@ -76,10 +78,10 @@ def _compare(spark: SparkSession, files: Iterator[CorpusFile], source_format: So
 
 
 @pytest.fixture
-def show(capsys: pytest.CaptureFixture[str]) -> Callable[[Tally], None]:
+def show(capsys: pytest.CaptureFixture[str]) -> Callable[[Counter[str]], None]:
     """Print the counts of a run, even if the test passes."""
 
-    def shown(tally: Tally) -> None:
+    def shown(tally: Counter[str]) -> None:
         with capsys.disabled():
             print("", *(f"{count:9,} {name}" for name, count in tally.most_common(40)), sep="\n", flush=True)
 
@@ -89,7 +91,7 @@ def show(capsys: pytest.CaptureFixture[str]) -> Callable[[Tally], None]:
 @pytest.mark.nightly
 @pytest.mark.parametrize("source_format", FORMATS)
 def test_the_external_corpus_returns_sparks_rows(
-    spark: SparkSession, show: Callable[[Tally], None], source_format: SourceFormat
+    spark: SparkSession, show: Callable[[Counter[str]], None], source_format: SourceFormat
 ) -> None:
     if CORPUS is None:
         pytest.skip("set PUSHDOWN_CORPUS to a directory of files; another test of this module generates files")
@@ -101,7 +103,7 @@ def test_the_external_corpus_returns_sparks_rows(
 @pytest.mark.nightly
 @pytest.mark.parametrize(("source_format", "carrier"), READINGS)
 def test_a_generated_corpus_returns_sparks_rows(
-    spark: SparkSession, show: Callable[[Tally], None], source_format: SourceFormat, carrier: str
+    spark: SparkSession, show: Callable[[Counter[str]], None], source_format: SourceFormat, carrier: str
 ) -> None:
     if CORPUS is not None:
         pytest.skip("PUSHDOWN_CORPUS is set: its files are compared")

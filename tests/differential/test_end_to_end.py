@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from tempfile import mkdtemp
@@ -13,7 +14,6 @@ from oracle import TextCase, UnreadableBySparkError, apply_settings, byte_patter
 from pyspark.sql import SparkSession
 from seeds import few_and_many, over_seeds
 from spark_results import SPARK_ERRORS
-from tally import Tally
 from text_scans import Scans, compare_readers
 
 from pushdown_spark.contract import SourceFormat
@@ -36,7 +36,7 @@ def check_batch(
     source_format: SourceFormat,
     seed: int,
     directory: Path,
-    tally: Tally,
+    tally: Counter[str],
     *,
     oddness: Sequence[float],
     refused: float,
@@ -93,7 +93,7 @@ def _choose_predicates(spark: SparkSession, case: TextCase, rng: random.Random) 
     return list(dict.fromkeys([*disjunctions, *searchable, *others[:4]]))[:SCANS]
 
 
-def _require_enough_comparisons(tally: Tally, carrier: str) -> None:
+def _require_enough_comparisons(tally: Counter[str], carrier: str) -> None:
     # One odd line among the candidates leaves the whole file to Spark. The filter of the JVM keeps more lines.
     accepted = 2 if carrier == "workers" else 8
     assert tally["searched"] * accepted > tally["given up"] + tally["refused"], tally
@@ -114,7 +114,7 @@ def test_scans_of_text_return_sparks_rows(
     oddness: Sequence[float],
     refused: float,
 ) -> None:
-    tally = Tally()
+    tally = Counter[str]()
     over_seeds(
         batches, lambda seed: check_batch(spark, source_format, seed, tmp_path, tally, oddness=oddness, refused=refused)
     )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 import sqlite3
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -36,7 +37,6 @@ from remote_values import (
 from seeds import few_and_many, over_seeds
 from session_settings import session_settings
 from sqlglot import exp
-from tally import Tally
 from typed_rows import ROW, random_predicate
 
 from pushdown_spark.databases.sql.predicate_pushdown import PushedPredicate, SparkRules, push_predicate
@@ -155,7 +155,7 @@ def _ids_where(frame: DataFrame, predicate: str) -> frozenset[int] | PySparkExce
 
 
 def _check(
-    spark: SparkSession, loaded: Loaded, frame: DataFrame, predicate: str, fold: ConstantCache, tally: Tally
+    spark: SparkSession, loaded: Loaded, frame: DataFrame, predicate: str, fold: ConstantCache, tally: Counter[str]
 ) -> None:
     tree = parse_predicate(predicate)
     assert tree is not None, predicate
@@ -211,7 +211,7 @@ def _explain(loaded: Loaded, predicate: str, sql: str, rows: frozenset[int]) -> 
     return f"{predicate}\n{sql}\n{types}\n{[loaded.rows[row] for row in sorted(rows)[:2]]}"
 
 
-def check_case(spark: SparkSession, seed: int, dialect: Dialect, server: Server | None, tally: Tally) -> None:
+def check_case(spark: SparkSession, seed: int, dialect: Dialect, server: Server | None, tally: Counter[str]) -> None:
     """Check one random table with many predicates."""
     rng = random.Random(seed)
     ansi = rng.random() < 0.5
@@ -229,7 +229,7 @@ def check_case(spark: SparkSession, seed: int, dialect: Dialect, server: Server 
             _check(spark, loaded, frame, predicate, fold, tally)
 
 
-def _require_enough_comparisons(tally: Tally) -> None:
+def _require_enough_comparisons(tally: Counter[str]) -> None:
     exact, inexact = tally["exact"], tally["inexact"]
     conjunct_count = exact + inexact
     assert conjunct_count > (conjunct_count + tally["unsupported"]) * 0.3, tally
@@ -251,6 +251,6 @@ DATABASES = (*SERVERS, Dialect.SQLITE)
 def test_databases_return_sparks_rows(
     spark: SparkSession, dialect: Dialect, request: pytest.FixtureRequest, cases: int
 ) -> None:
-    server, tally = _server(request, dialect), Tally()
+    server, tally = _server(request, dialect), Counter[str]()
     over_seeds(cases, lambda seed: check_case(spark, seed, dialect, server, tally))
     _require_enough_comparisons(tally)

@@ -10,7 +10,6 @@ from constant_cache import ConstantCache
 from oracle import TextCase, UnreadableBySparkError, apply_settings, byte_patterns, candidates, evaluate, matches
 from pyspark.sql import SparkSession
 from seeds import few_and_many, over_seeds
-from tally import Tally
 
 from pushdown_spark.contract import SourceFormat
 from pushdown_spark.expressions.byte_patterns.string_filter import StringFilter
@@ -23,7 +22,9 @@ NIGHTLY_PAIRS = 500_000
 _BOM = b"\xef\xbb\xbf"
 
 
-def check_batch(spark: SparkSession, source_format: SourceFormat, seed: int, directory: Path, tally: Tally) -> None:
+def check_batch(
+    spark: SparkSession, source_format: SourceFormat, seed: int, directory: Path, tally: Counter[str]
+) -> None:
     """Evaluate a batch in Spark, then compare all patterns of all predicates with the lines that Spark keeps."""
     case = TextCase.generate(source_format, seed, lines=LINES, predicates=PREDICATES)
     path = directory / f"data.{source_format.value}"
@@ -83,7 +84,7 @@ def _is_found_unchanged(case: TextCase, number: int) -> bool:
     return b"\r" not in case.lines[number] and not (number == 0 and case.lines[0].startswith(_BOM))
 
 
-def _require_enough_comparisons(tally: Tally) -> None:
+def _require_enough_comparisons(tally: Counter[str]) -> None:
     assert tally["with pattern"] > tally["predicates"] * 0.15, tally
     assert tally["kept lines"] > tally["with pattern"], tally
     assert tally["dropped lines"] > tally["kept lines"], tally
@@ -95,7 +96,7 @@ def _require_enough_comparisons(tally: Tally) -> None:
 def test_patterns_match_every_line_that_spark_keeps(
     spark: SparkSession, source_format: SourceFormat, tmp_path: Path, batches: int
 ) -> None:
-    tally = Tally()
+    tally = Counter[str]()
     over_seeds(batches, lambda seed: check_batch(spark, source_format, seed, tmp_path, tally))
     _require_enough_comparisons(tally)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import pickle
 import random
-from collections import ChainMap
+from collections import ChainMap, Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -23,7 +23,6 @@ from random_predicates import leaves
 from seeds import few_and_many, over_seeds
 from session_settings import session_settings
 from spark_results import SPARK_ERRORS
-from tally import Tally
 from typed_rows import ROW, random_predicate, random_rows, random_schema
 
 from pushdown_spark.expressions.arrow_evaluator import ArrowFilter, BatchColumns
@@ -52,7 +51,7 @@ def spark_results(frame: DataFrame, predicates: Sequence[str]) -> dict[str, Resu
 class FilterCase:
     """The random rows of a seed, and checks of filters over them."""
 
-    def __init__(self, spark: SparkSession, seed: int, tally: Tally) -> None:
+    def __init__(self, spark: SparkSession, seed: int, tally: Counter[str]) -> None:
         self._spark = spark
         self._seed = seed
         self._tally = tally
@@ -191,7 +190,7 @@ def contains(values: dict[Path, list[object]]) -> Callable[[Path, Value], bool]:
     return lambda path, value: value in values[path]
 
 
-def _require_enough_comparisons(tally: Tally) -> None:
+def _require_enough_comparisons(tally: Counter[str]) -> None:
     assert tally["exact"] > tally["predicates"] * 0.5, tally
     assert tally["inexact"] > 10, tally
     assert tally["kept"] > tally["predicates"] * ROWS * 0.1, tally
@@ -202,6 +201,6 @@ def _require_enough_comparisons(tally: Tally) -> None:
 
 @pytest.mark.parametrize("cases", few_and_many(2, 400))
 def test_arrow_filters_return_sparks_rows(spark: SparkSession, cases: int) -> None:
-    tally = Tally()
+    tally = Counter[str]()
     over_seeds(cases, lambda seed: FilterCase(spark, seed, tally).check())
     _require_enough_comparisons(tally)

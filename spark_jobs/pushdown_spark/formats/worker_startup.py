@@ -26,7 +26,7 @@ _SECONDS = {
     SourceFormat.AVRO: 1.0,
     SourceFormat.PARQUET: 1.2,
 }
-"""How many seconds a whole job with a class archive takes longer with workers, as measured over 20 to 100 MB."""
+"""How many seconds a whole job with a CDS archive takes longer with workers, as measured over 20 to 100 MB."""
 _MAX_TASKS = 64
 _READERS: dict[str, str] = {
     SourceFormat.JSON: "pushdown_spark.formats.text.line_filter",
@@ -39,7 +39,7 @@ _READERS: dict[str, str] = {
 
 def startup_cost(spark: SparkSession, source: Source) -> float:
     """Return the CPU seconds that all processors together wait for the first workers, 0 if workers are running."""
-    return _SECONDS[source.format] * max(spark.sparkContext.defaultParallelism, 1) if source.cold else 0.0
+    return _SECONDS[source.format] * max(spark.sparkContext.defaultParallelism, 1) if source.has_just_started else 0.0
 
 
 def warm_up_workers(spark: SparkSession, formats: Iterable[str]) -> None:

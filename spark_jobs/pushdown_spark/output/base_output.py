@@ -94,7 +94,8 @@ class Output(ABC):
 def later_attempt_error(name: str) -> OutputTakenError:
     """Return the error of an attempt whose run has a later attempt."""
     return OutputTakenError(
-        f"output: another attempt of this run has begun to write {name}; the rows of this attempt were deleted"
+        f"output: another attempt of this run has begun to write {name}; the rows of this attempt were deleted. "
+        "There is nothing to do: the newest try of the task writes the output"
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
@@ -21,12 +20,11 @@ from pushdown_spark.errors import (
 from pushdown_spark.expressions.names import NameRule
 from pushdown_spark.output.files.layout import CLAIMS_OF_ALL_RUNS, CLAIMS_OF_PARTITIONS, hidden_directory, unescape_name
 from pushdown_spark.runtime.file_systems.base_files import Files, is_hidden
-from pushdown_spark.runtime.file_systems.file_paths import real_path
+from pushdown_spark.runtime.file_systems.file_paths import is_root, real_path
 
 _TABLE_LOGS = (("Delta", "_delta_log"), ("Hudi", ".hoodie"), ("Iceberg", "metadata/*.metadata.json"))
 """Table formats, each with a glob pattern of the log in the directory of a table."""
 
-_ROOT = re.compile(r"[^/]+:(//[^/]*)?")
 """The root of a file system, without its final slash."""
 
 
@@ -77,7 +75,7 @@ def check_nested_outputs(files: Files, output: str, partitions: Sequence[str] = 
 def _outer_claims(files: Files, output: str) -> Iterator[str]:
     """Yield the claims of the outputs that this one is a partition of."""
     outer, _, name = output.rpartition("/")
-    while "=" in name and not _ROOT.fullmatch(outer):
+    while "=" in name and not is_root(outer):
         outer, _, name = outer.rpartition("/")
         # The job may not be allowed to look there. Then only the other run can find the claim of this one.
         with suppress(Py4JJavaError, PermissionError):

@@ -93,6 +93,11 @@ def quote_name(name: str) -> str:
     return f"`{name.replace('`', '``')}`"
 
 
+def member_path(path: str, name: str) -> str:
+    """Return the path of a column, or of a member of the struct `path`, for messages."""
+    return f"{path}.{name}" if path else name
+
+
 def sql_type(kind: t.DataType) -> str:
     """Return a type as Spark DDL, with names in backticks and independent of `spark.sql.timestampType`."""
     # Imported here because the Airflow side parses paths without pyspark.

@@ -12,8 +12,8 @@ from pushdown_spark.errors import SchemaConflictError
 from pushdown_spark.expressions.names import NameRule
 from pushdown_spark.expressions.types import DECLARED_TYPE
 from pushdown_spark.projection.path_tree import ProjectionNode, ProjectionTree
-from pushdown_spark.projection.paths import quote_name, sql_type
-from pushdown_spark.projection.schema_merge import FileSchema, MergeRules, member_path, two_spellings_error
+from pushdown_spark.projection.paths import member_path, quote_name, sql_type
+from pushdown_spark.projection.schema_merge import FileSchema, MergeRules, two_spellings_error
 from pushdown_spark.projection.type_widening import coerced_type, lossless_type
 
 _PLACEHOLDER = t.StructType([t.StructField("_unread", t.StringType())])

@@ -14,6 +14,7 @@ from pyspark.sql import types as t
 from pushdown_spark.contract import OnSchemaConflict
 from pushdown_spark.errors import SchemaConflictError
 from pushdown_spark.expressions.names import NameRule
+from pushdown_spark.projection.paths import member_path
 from pushdown_spark.projection.type_widening import coerced_type, lossless_type
 
 
@@ -95,11 +96,6 @@ def two_spellings_error(file: str, path: str, first: str, second: str) -> Schema
         f"{file} has {names}, whose names differ only in case; set spark.sql.caseSensitive=true, or declare a schema "
         "without them"
     )
-
-
-def member_path(path: str, name: str) -> str:
-    """Return the path of a column, or of a member of the struct `path`, for messages."""
-    return f"{path}.{name}" if path else name
 
 
 def _fields(use: _TypeUse) -> Sequence[t.StructField]:

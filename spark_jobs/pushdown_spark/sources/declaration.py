@@ -40,9 +40,9 @@ class CsvSigns:
 class Source:
     """A named source of files, or a table or view of Spark's catalog.
 
-    `options` have Spark's names in lower case. `cold` is whether the session has just started, so that the pushdown
-    readers would wait for the first Python workers. `table` is the name of a table. Its format is `table` until the
-    table is opened, and then that of its files if the catalog has a table of files.
+    `options` have Spark's names in lower case. `has_just_started` is whether the session has just started, so
+    that the pushdown readers would wait for the first Python workers. `table` is the name of a table. Its format is
+    `table` until the table is opened, and then that of its files if the catalog has a table of files.
     """
 
     name: str
@@ -56,12 +56,12 @@ class Source:
     on_schema_conflict: OnSchemaConflict = OnSchemaConflict.ERROR
     on_missing_column: OnMissingColumn = OnMissingColumn.NULL
     implicit_catalog: ImplicitCatalog = BUILT_IN
-    cold: bool = False
+    has_just_started: bool = False
     max_malformed: int | None = None
     table: str | None = None
 
     @classmethod
-    def of(cls, name: str, spec: SourceSpec | TableSourceSpec, *, cold: bool = False) -> Source:
+    def of(cls, name: str, spec: SourceSpec | TableSourceSpec, *, has_just_started: bool = False) -> Source:
         """Return the source of a part of a job spec."""
         source = cls(
             name=name,
@@ -71,7 +71,7 @@ class Source:
             filter_pushdown=spec.filter_pushdown,
             orc=spec.orc,
             implicit_catalog=implicit_catalog(spec.implicit_names, spec.implicit_columns),
-            cold=cold,
+            has_just_started=has_just_started,
         )
         if isinstance(spec, TableSourceSpec):
             return replace(source, table=spec.table)

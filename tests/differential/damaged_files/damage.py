@@ -14,13 +14,13 @@ import resource
 import signal
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from tally import Tally
 
 from pushdown_spark.errors import PushdownError
 from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
@@ -112,7 +112,7 @@ def region_of(name: str) -> str:
     return Path(name).stem.split("-")[0].replace("_", " ")
 
 
-def count_outcome(tally: Tally, name: str, kind: str) -> None:
+def count_outcome(tally: Counter[str], name: str, kind: str) -> None:
     """Count the kind of an outcome of a file, in all and by region."""
     tally.update((kind, f"{region_of(name)}: {kind}"))
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import random
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -26,7 +26,6 @@ from pyspark.sql import functions as f
 from pyspark.sql import types as t
 from session_settings import pushdown_off, session_settings
 from spark_results import SPARK_ERRORS
-from tally import Tally
 
 from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
 from pushdown_spark.expressions.bound import Comparison, Op, Or
@@ -177,7 +176,7 @@ def check_outcome(
 def test_files_with_flipped_bits_return_sparks_rows_or_raise(
     spark: SparkSession, tmp_path: Path, codec: str, seed: int
 ) -> None:
-    tally = Tally()
+    tally = Counter[str]()
     actual = FORMAT.flip(random.Random(f"{codec} {seed}"), codec, 80, tmp_path)
     reference = Reference(spark, [tmp_path / name for name, outcomes in actual.items() if not outcomes["all"].error])
     for name, outcomes in actual.items():

@@ -7,7 +7,7 @@ indexes and statistics. A flipped bit there that leaves them readable may mislea
 from __future__ import annotations
 
 import random
-from collections import ChainMap, defaultdict
+from collections import ChainMap, Counter, defaultdict
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from functools import partial
@@ -26,7 +26,6 @@ from pyspark.sql import functions as f
 from pyspark.sql import types as t
 from session_settings import session_settings
 from spark_results import SPARK_ERRORS
-from tally import Tally
 
 from pushdown_spark.expressions.arrow_evaluator import ArrowFilter
 from pushdown_spark.expressions.names import EXACT_NAMES
@@ -146,7 +145,7 @@ def check_outcome(region: str, outcome: Outcome, expected: Rows | None, undamage
 def test_files_with_flipped_bits_return_sparks_rows_or_raise(
     spark: SparkSession, tmp_path: Path, codec: str, seed: int
 ) -> None:
-    tally = Tally()
+    tally = Counter[str]()
     actual = FORMAT.flip(random.Random(f"{codec} {seed}"), codec, 60, tmp_path)
     # Damaged runs of integers can make Spark's reader loop forever, so Spark reads only files that the pushdown reader
     # can read.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from datetime import date
 from decimal import Decimal
 from pathlib import Path
@@ -16,7 +17,6 @@ from parquet_damage import regions
 from pyspark.sql import SparkSession
 from session_settings import pushdown_off
 from spark_results import SPARK_ERRORS
-from tally import Tally
 
 from pushdown_spark.expressions.names import ANY_CASE
 from pushdown_spark.formats.parquet.file_reader import ParquetQuery
@@ -80,7 +80,7 @@ def spark_rows(spark: SparkSession, path: Path) -> list[dict[str, object]] | Non
 @pytest.mark.nightly
 @pytest.mark.parametrize("codec", CODECS)
 def test_files_with_flipped_bits_return_sparks_rows_or_raise(spark: SparkSession, tmp_path: Path, codec: str) -> None:
-    tally = Tally()
+    tally = Counter[str]()
     actual = FORMAT.flip(random.Random(codec), codec, 40, tmp_path)
     whole = spark_rows(spark, tmp_path / "sound.parquet")
     assert whole is not None

@@ -149,7 +149,3 @@ def test_the_pushdown_readers_read_the_tables_of_the_cases(written: Written, tab
         session = written.session(table, source_format, "pushdown")
         report = session.scan("data", columns=["name"], where=TABLES[table].where).report()["data"]
         assert report.reader == "pushdown", report.reason
-
-
-def test_the_module_has_at_least_150_cases() -> None:
-    assert len({case.name for case in CASES}) + len({refused.name for refused in REFUSED}) >= 150

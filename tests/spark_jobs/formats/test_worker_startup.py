@@ -30,24 +30,26 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def session(spark: SparkSession, file: Path, reader: str, *, cold: bool) -> PushdownSession:
-    opened = PushdownSession(spark, cold=cold)
+def session(spark: SparkSession, file: Path, reader: str, *, has_just_started: bool) -> PushdownSession:
+    opened = PushdownSession(spark, has_just_started=has_just_started)
     opened.add_source("t", path=str(file), format="csv", schema=SCHEMA, reader=reader)
     return opened
 
 
-@pytest.mark.parametrize(("cold", "reader"), [(False, "pushdown"), (True, "spark")])
+@pytest.mark.parametrize(("has_just_started", "reader"), [(False, "pushdown"), (True, "spark")])
 def test_the_cost_in_a_cold_session_includes_the_start_of_workers(
-    spark: SparkSession, file: Path, cold: bool, reader: str
+    spark: SparkSession, file: Path, has_just_started: bool, reader: str
 ) -> None:
     with searched_by("workers"):
-        report = session(spark, file, "auto", cold=cold).scan("t", where="id = 77777").report()["t"]
+        report = (
+            session(spark, file, "auto", has_just_started=has_just_started).scan("t", where="id = 77777").report()["t"]
+        )
     assert report.reader == reader
-    assert ("session that has just started" in report.reason) is cold
+    assert ("session that has just started" in report.reason) is has_just_started
 
 
 def test_lines_are_searched_inside_the_jvm_until_workers_have_started(spark: SparkSession, file: Path) -> None:
-    report = session(spark, file, "auto", cold=True).scan("t", where="id = 77777").report()["t"]
+    report = session(spark, file, "auto", has_just_started=True).scan("t", where="id = 77777").report()["t"]
     assert (report.reader, report.carrier) == ("pushdown", "jvm")
 
 
@@ -56,7 +58,7 @@ def test_spark_takes_small_files_without_a_sample(spark: SparkSession, tmp_path:
     lines = b"".join(b"%d,some text\n" % number for number in range(1000))
     small = tmp_path / ("lines.csv.gz" if compressed else "lines.csv")
     small.write_bytes(gzip.compress(lines) if compressed else lines)
-    report = session(spark, small, "auto", cold=False).scan("t", where="id = 777").report()["t"]
+    report = session(spark, small, "auto", has_just_started=False).scan("t", where="id = 777").report()["t"]
     assert report.reader == "spark"
     assert ("even if no line matches" in report.reason) is not compressed
     assert ("sample of" in report.reason) is compressed
@@ -77,7 +79,7 @@ def test_warm_up_runs_one_job_in_the_background(spark: SparkSession) -> None:
 def test_planning_starts_no_job(spark: SparkSession, file: Path) -> None:
     jobs = spark.sparkContext.statusTracker()
     before = jobs.getJobIdsForGroup(None)
-    result = session(spark, file, "pushdown", cold=True).scan("t", where="id = 77777", columns=["id"])
+    result = session(spark, file, "pushdown", has_just_started=True).scan("t", where="id = 77777", columns=["id"])
     assert jobs.getJobIdsForGroup(None) == before
     assert result.run(lambda frame: frame.collect()) == [(77777,)]
 

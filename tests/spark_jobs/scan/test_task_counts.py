@@ -33,10 +33,10 @@ def test_the_report_lists_each_file(spark: SparkSession, tmp_path: Path, source_
     assert sum(file.rows_decoded for file in report.files) == report.rows_decoded
     for file in report.files:
         assert list(file.units) == ([kind, "row groups"] if kind == "stripes" else [kind] if kind else [])
-        for name, fates in report.units.items():
-            assert file.units[name].keys() == fates.keys()
-    for name, fates in report.units.items():
-        assert {fate: sum(file.units[name][fate] for file in report.files) for fate in fates} == fates
+        for name, outcomes in report.units.items():
+            assert file.units[name].keys() == outcomes.keys()
+    for name, outcomes in report.units.items():
+        assert {outcome: sum(file.units[name][outcome] for file in report.files) for outcome in outcomes} == outcomes
 
 
 def test_counts_of_splits_are_summed_by_file() -> None:

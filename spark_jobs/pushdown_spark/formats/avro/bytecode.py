@@ -23,13 +23,13 @@ from pushdown_spark.formats.avro.interpreter import CODE_WIDTH, MAX_DEPTH, Opcod
 from pushdown_spark.formats.avro.resolution import (
     READ_BY_SPARK,
     NameMatcher,
-    child_path,
     is_leaf,
     leaf_layout,
     minimum_size,
     number_layout,
     split_nullable,
 )
+from pushdown_spark.projection.paths import member_path
 
 # How a schema becomes bytecode (the instructions are in `interpreter`):
 #
@@ -124,7 +124,7 @@ class _Compiler:
                 self.out.skip(writer_field.type)
                 continue
             field = fields[numbers[0]]
-            layout = self.value(writer_field.type, field.type, child_path(path, field.name))
+            layout = self.value(writer_field.type, field.type, member_path(path, field.name))
             layouts.update((number, layout) for number in numbers)
         return tuple(layouts[number] for number in range(len(fields)))
 
@@ -151,7 +151,7 @@ class _Compiler:
     def _list(self, writer: AvroType, target: pa.ListType, path: str) -> ColumnLayout:
         slot = self.out.new_slot()
         items: list[ColumnLayout] = []
-        path = child_path(path, "element")
+        path = member_path(path, "element")
         self.out.loop(writer, slot, lambda: items.append(self.value(writer.content, target.value_type, path)))
         return ListLayout(target, slot, items[0])
 
@@ -194,7 +194,7 @@ class _Compiler:
             readers = [partial(self._number, branch, target) for branch in branches]
         elif pa.types.is_struct(target) and [f.name for f in target] == [f"member{n}" for n in range(len(others))]:
             readers = [
-                partial(self.value, branch, field.type, child_path(path, field.name))
+                partial(self.value, branch, field.type, member_path(path, field.name))
                 for branch, field in zip(branches, target, strict=True)
             ]
         else:

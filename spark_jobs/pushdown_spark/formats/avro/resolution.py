@@ -38,11 +38,6 @@ class NameMatcher:
         return find
 
 
-def child_path(path: str, name: str) -> str:
-    """Return the dotted path of a member, for messages."""
-    return f"{path}.{name}" if path else name
-
-
 def split_nullable(union: AvroType) -> tuple[int | None, list[int]]:
     """Return the index of a union's null branch, and the indexes of the other branches."""
     nulls = [index for index, branch in enumerate(union.branches) if branch.kind is AvroKind.NULL]

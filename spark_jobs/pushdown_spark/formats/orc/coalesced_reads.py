@@ -89,12 +89,12 @@ class ReadPlan:
     decode: tuple[RowGroupRange, ...]
 
 
-def plan_reads(matching_groups: Sequence[int], alive_groups: Sequence[int], partial_reads: int | None) -> ReadPlan:
+def plan_reads(matching_groups: Sequence[int], candidates: Sequence[int], partial_reads: int | None) -> ReadPlan:
     """Plan the reads of a stripe's select columns.
 
-    `matching_groups` are the row groups with matching rows, `alive_groups` those that statistics did not prune, both
-    ascending. At most `partial_reads` ranges of row groups are read separately. After them, one read takes all alive
-    row groups up to the end of the stripe. With None, each range is read separately.
+    `matching_groups` are the row groups with matching rows, `candidates` those that statistics did not prune, both
+    ascending. At most `partial_reads` ranges of row groups are read separately. After them, one read takes all
+    candidates up to the end of the stripe. With None, each range is read separately.
 
     >>> plan_reads([2, 5], range(7), 0).fetch
     (RowGroupRange(first=2, last=6),)
@@ -108,7 +108,7 @@ def plan_reads(matching_groups: Sequence[int], alive_groups: Sequence[int], part
     separate_ranges, later_ranges = decode_ranges[:partial_reads], decode_ranges[partial_reads:]
     if not later_ranges:
         return ReadPlan(decode_ranges, decode_ranges)
-    tail = _ranges_of([group for group in alive_groups if group >= later_ranges[0].first], 0)
+    tail = _ranges_of([group for group in candidates if group >= later_ranges[0].first], 0)
     return ReadPlan((*separate_ranges, *tail), decode_ranges)
 
 

@@ -139,7 +139,7 @@ class _MatchingRows:
 class LazyStripeReader:
     """Reads the rows of one stripe that pass a filter.
 
-    `alive` row groups are those that statistics and bloom filters did not prune.
+    `candidates` row groups are those that statistics and bloom filters did not prune.
 
     Raises ValueError for a damaged stripe, and UnsafeInputError for timestamps that were written in another time zone
     than the JVM's.
@@ -155,16 +155,16 @@ class LazyStripeReader:
 
     def batches(self, prune: Prune) -> Iterator[pa.RecordBatch]:
         """Yield the matching rows, in the stripe's order, with all requested columns."""
-        alive = prune(self.stripe, self._metrics)
-        if not alive:
+        candidates = prune(self.stripe, self._metrics)
+        if not candidates:
             return
         if not self._columns.search.columns:
             # There is no filter, or it has the same value for every row.
             if self._columns.filter is None or len(self.apply_filter(null_rows((), 1))):
-                yield from self._read_all(alive)
+                yield from self._read_all(candidates)
             return
         stripes_before = self._metrics.stripes[OrcOutcome.SELECTED]
-        for matches, groups in self._matching_rows(alive):
+        for matches, groups in self._matching_rows(candidates):
             self._metrics.stripes[OrcOutcome.SELECTED] = stripes_before + 1
             yield from self._select(matches, groups)
 
@@ -190,10 +190,10 @@ class LazyStripeReader:
         """Step three: decode the select columns of fetched row groups, and return those of some rows."""
         return self._decode(self._columns.select, groups, content).take(rows)
 
-    def _read_all(self, alive: Sequence[int]) -> Iterator[pa.RecordBatch]:
+    def _read_all(self, candidates: Sequence[int]) -> Iterator[pa.RecordBatch]:
         self._metrics.stripes[OrcOutcome.SELECTED] += 1
-        self._metrics.groups[OrcOutcome.SELECTED] += len(alive)
-        ranges = plan_reads(alive, alive, None).decode
+        self._metrics.groups[OrcOutcome.SELECTED] += len(candidates)
+        ranges = plan_reads(candidates, candidates, None).decode
         content = self._fetch(self._columns.all, ranges, ReadPurpose.SELECT)
         for piece in self._pieces(ranges, self._columns.all):
             batch = self._decode(self._columns.all, piece, content)
@@ -201,11 +201,11 @@ class LazyStripeReader:
             self._metrics.rows_returned += batch.num_rows
             yield batch
 
-    def _matching_rows(self, alive: Sequence[int]) -> Iterator[tuple[list[_MatchingRows], list[int]]]:
+    def _matching_rows(self, candidates: Sequence[int]) -> Iterator[tuple[list[_MatchingRows], list[int]]]:
         """Yield the matching rows and the row groups that were searched for them, in parts that fit into memory."""
         self._metrics.stripes[OrcOutcome.FILTERED] += 1
-        self._metrics.groups[OrcOutcome.FILTERED] += len(alive)
-        ranges = plan_reads(alive, alive, None).decode
+        self._metrics.groups[OrcOutcome.FILTERED] += len(candidates)
+        ranges = plan_reads(candidates, candidates, None).decode
         content = self._fetch(self._columns.search, ranges, ReadPurpose.FILTER)
         matches: list[_MatchingRows] = []
         begin = 0
@@ -216,17 +216,17 @@ class LazyStripeReader:
                 numbers = rows.to_numpy().astype(np.int64) + self.stripe.rows_before(piece.first)
                 matches.append(_MatchingRows(numbers, batch.take(rows)))
             if sum(part.batch.nbytes for part in matches) > _MATCHING_BYTES:
-                yield matches, [group for group in alive if begin <= group <= piece.last]
+                yield matches, [group for group in candidates if begin <= group <= piece.last]
                 matches, begin = [], piece.last + 1
         if matches:
-            yield matches, [group for group in alive if begin <= group]
+            yield matches, [group for group in candidates if begin <= group]
 
-    def _select(self, matches: Sequence[_MatchingRows], alive: Sequence[int]) -> Iterator[pa.RecordBatch]:
+    def _select(self, matches: Sequence[_MatchingRows], candidates: Sequence[int]) -> Iterator[pa.RecordBatch]:
         """Read the select columns of matching rows, and join them with the filter columns."""
         numbers = np.concatenate([part.rows for part in matches])
         filter_columns = pa.Table.from_batches([part.batch for part in matches])
         groups: list[int] = np.unique(numbers // self.stripe.tail.stride).tolist() if self.stripe.has_index else [0]
-        plan = plan_reads(groups, alive, self._columns.partial_reads)
+        plan = plan_reads(groups, candidates, self._columns.partial_reads)
         content = self._fetch(self._columns.select, plan.fetch, ReadPurpose.SELECT)
         self._metrics.groups[OrcOutcome.SELECTED] += len(groups)
         for piece in self._pieces(plan.decode, self._columns.select, self._columns.search):

@@ -99,12 +99,12 @@ def estimate(
         sampled_files = spread(with_content, MAX_SAMPLED_FILES)
         sources = [stack.enter_context(open_parquet(file.path, file.storage, query)) for file in sampled_files]
         scale = sum(file.size for file in with_content) / max(sum(file.size for file in sampled_files), 1)
-        alive = [list(_matching_groups(source, query.filter)) for source in sources]
-        sample = _footer_sample(sources, alive, scale)
+        candidates = [list(_matching_groups(source, query.filter)) for source in sources]
+        sample = _footer_sample(sources, candidates, scale)
         pushdown, spark = reader_seconds(sample, spark_prunes=spark_prunes)
         is_small = not is_cheaper(pushdown + startup, spark)
         if not is_small:
-            sample = _with_pages(sample, sources, alive, query.filter)
+            sample = _with_pages(sample, sources, candidates, query.filter)
     if is_small:
         # Within the block, this would be reported as an error of a file.
         row_count = f"about {sample.rows * sample.alive_fraction:,.0f} rows"
@@ -134,15 +134,15 @@ def reader_seconds(sample: ParquetSample, *, spark_prunes: bool = True) -> tuple
     return pushdown, _COSTS.spark_query + (alive_rows * sample.page_fraction if spark_prunes else sample.rows) * spark
 
 
-def _footer_sample(sources: Sequence[OpenParquet], alive: Sequence[Sequence[int]], scale: float) -> ParquetSample:
+def _footer_sample(sources: Sequence[OpenParquet], candidates: Sequence[Sequence[int]], scale: float) -> ParquetSample:
     """Return the sample without fractions of pages and rows: no row matches, the pushdown reader's lower bound.
 
-    `alive` has the row groups that may match. `scale` is the size of all files relative to the sampled ones.
+    `candidates` has the row groups that may match. `scale` is the size of all files relative to the sampled ones.
     """
     stored_rows = sum(source.footer.num_rows for source in sources)
     alive_rows = sum(
         source.footer.row_group(group).num_rows
-        for source, groups in zip(sources, alive, strict=True)
+        for source, groups in zip(sources, candidates, strict=True)
         for group in groups
     )
     return ParquetSample(
@@ -168,22 +168,25 @@ def _row_size(sources: Sequence[OpenParquet], columns: Sequence[FileColumns], ro
 
 
 def _with_pages(
-    sample: ParquetSample, sources: Sequence[OpenParquet], alive: Sequence[Sequence[int]], arrow_filter: ArrowFilter
+    sample: ParquetSample,
+    sources: Sequence[OpenParquet],
+    candidates: Sequence[Sequence[int]],
+    arrow_filter: ArrowFilter,
 ) -> ParquetSample:
     """Return the sample with the fractions of pages and rows, from the filter's columns of one row group of each file.
 
-    `alive` has the row groups that may match.
+    `candidates` has the row groups that may match.
     """
     pages: list[_Page] = []
     fraction_of_rows = int(sample.rows * sample.alive_fraction * _SAMPLED_FRACTION) // max(len(sources), 1)
     rows = min(max(fraction_of_rows, _MIN_SAMPLED_ROWS), _MAX_SAMPLED_ROWS)
-    for source, groups in zip(sources, alive, strict=True):
+    for source, groups in zip(sources, candidates, strict=True):
         if groups:
             pages += _pages(source.sample(groups[len(groups) // 2], rows), arrow_filter)
     sampled_rows = max(sum(page.rows for page in pages), 1)
     return replace(
         sample,
-        page_fraction=sum(page.rows for page in pages if page.is_alive) / sampled_rows,
+        page_fraction=sum(page.rows for page in pages if page.may_match) / sampled_rows,
         hit_fraction=sum(page.rows for page in pages if page.matching_rows) / sampled_rows,
         row_fraction=sum(page.matching_rows for page in pages) / sampled_rows,
     )
@@ -195,15 +198,15 @@ class _Page:
 
     rows: int
     matching_rows: int
-    is_alive: bool
+    may_match: bool
 
 
 def _pages(batch: pa.RecordBatch, arrow_filter: ArrowFilter) -> Iterator[_Page]:
     mask = arrow_filter.keep(batch)
     for start in range(0, batch.num_rows, _PAGE_ROWS):
         page = BatchColumns(batch.slice(start, _PAGE_ROWS))
-        is_alive = can_match(arrow_filter.root, partial(_page_bounds, page))
-        yield _Page(len(page), mask.slice(start, _PAGE_ROWS).true_count, is_alive)
+        may_match = can_match(arrow_filter.root, partial(_page_bounds, page))
+        yield _Page(len(page), mask.slice(start, _PAGE_ROWS).true_count, may_match)
 
 
 def _page_bounds(page: BatchColumns, path: Path) -> ColumnBounds | None:

@@ -37,7 +37,7 @@ class LineCosts:
     string_byte: float  # searching a byte for one string in the JVM
     jvm_candidate: float  # checking a candidate line in the JVM, which takes longer than in workers
     jvm_candidate_byte: float  # checking a byte of a candidate line in the JVM
-    cold: float  # how much longer Spark's reader takes in a JVM that has just started
+    cold_factor: float  # how much longer Spark's reader takes in a JVM that has just started
 
 
 _COSTS = {
@@ -55,7 +55,7 @@ _COSTS = {
         string_byte=0.2e-9,
         jvm_candidate=2.0e-6,
         jvm_candidate_byte=12.0e-9,
-        cold=2.0,
+        cold_factor=2.0,
     ),
     SourceFormat.CSV: LineCosts(
         line=600e-9,
@@ -71,7 +71,7 @@ _COSTS = {
         string_byte=0.3e-9,
         jvm_candidate=2.0e-6,
         jvm_candidate_byte=2.0e-9,
-        cold=1.06,
+        cold_factor=1.06,
     ),
 }
 _SPARK_QUERY = 0.05
@@ -144,7 +144,7 @@ class TextCosts:
             line += self._skim + self._parse * self._spark_fraction
         else:
             line += (self._skim + self._parse) * self._spark_fraction
-        return _SPARK_QUERY + self._lines * line * (costs.cold if source.cold else 1.0)
+        return _SPARK_QUERY + self._lines * line * (costs.cold_factor if source.has_just_started else 1.0)
 
     def workers(self, fraction: float, *, hits: float) -> float:
         """Return the cost of Python workers if a fraction of the lines are candidates.
@@ -161,7 +161,7 @@ class TextCosts:
         """Return the cost of Spark's text source if a fraction of the lines passes a filter with some searches."""
         costs = self._costs
         line = _JVM_LINE + self._line_bytes * (_JVM_LINE_BYTE + searches * costs.string_byte)
-        cold = _COLD_JVM if self._source.cold else 1.0
+        cold = _COLD_JVM if self._source.has_just_started else 1.0
         candidate = costs.jvm_candidate + self._line_bytes * costs.jvm_candidate_byte + self._skim + self._parse
         return _JVM_QUERY * cold + self._lines * (line * cold + fraction * candidate)
 
@@ -169,7 +169,7 @@ class TextCosts:
         """Raise UnsupportedError if a reader that takes these seconds is not cheaper than Spark's, with a margin."""
         spark = self.spark()
         if not is_cheaper(seconds, spark):
-            session = " in a session that has just started" if self._source.cold else ""
+            session = " in a session that has just started" if self._source.has_just_started else ""
             raise UnsupportedError(
                 f"searching {human_bytes(self._stored_bytes)}{session} would cost more than it saves: {reason}; "
                 f"{describe_estimates({'pushdown': seconds, 'spark': spark})}",

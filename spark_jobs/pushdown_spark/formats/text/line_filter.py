@@ -13,13 +13,12 @@ import pyarrow as pa
 from pushdown_spark.errors import UnsafeInputError
 from pushdown_spark.formats.scan_task import FileMetrics, ScanTask
 from pushdown_spark.formats.text.byte_search import Searcher
-from pushdown_spark.formats.text.line_reader import JAVA_BLANKS, LineReader, Window, is_row
+from pushdown_spark.formats.text.line_reader import BOM, JAVA_BLANKS, LineReader, Window, is_row
 from pushdown_spark.sources.stores.listing import Split
 
 if TYPE_CHECKING:
     from pushdown_spark.contract import Skipped
 
-_BOM = b"\xef\xbb\xbf"
 _BATCH_BYTES = 2 << 20
 _BATCH_LINES = 16_384
 _JSON_BLANKS = " \t\r"
@@ -228,7 +227,7 @@ class LineMatcher:
     def batch(self, lines: Sequence[bytes], path: str) -> pa.RecordBatch:
         """Return lines as a batch for Spark. Raises UnsafeInputError if one may parse differently as a string."""
         if self._syntax.strips_bom:
-            lines = [line.removeprefix(_BOM) for line in lines]
+            lines = [line.removeprefix(BOM) for line in lines]
         if self._syntax.skips_blank:
             lines = [line for line in lines if line.strip(JAVA_BLANKS)]
         if self._ambiguous is not None:

@@ -23,7 +23,7 @@ MAX_LINE = 256 << 20
 _GZIP_ERROR: type[Exception] = igzip_lib.IsalError  # type: ignore[assignment]  # its stub declares an instance
 JAVA_BLANKS = bytes(range(0x21))
 """The characters that Java's String.trim removes."""
-_BOM = b"\xef\xbb\xbf"
+BOM = b"\xef\xbb\xbf"
 _READ_SIZE = 64 << 10
 """Number of bytes of a compressed file, or of a line after the split, that are read at once."""
 _FIRST_PIECE = 64 << 10
@@ -256,7 +256,7 @@ class _WindowDivider:
         if self._drops_first:
             self._drops_first = False
             return self._first_end(end)
-        return len(_BOM) if at_start and self._window.data.startswith(_BOM) else 0
+        return len(BOM) if at_start and self._window.data.startswith(BOM) else 0
 
     def _last_line(self, at_start: bool) -> Iterator[Window]:
         """Yield the last line. Read its end after the split, or append a missing terminator."""

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import os
 import pathlib
+import re
 
 from pushdown_spark.local_paths import local_path
 
+_ROOT = re.compile(r"[^/]+:(//[^/]*)?")
 _MOVES_DIRECTORIES = frozenset({"file", "hdfs", "viewfs", "webhdfs", "swebhdfs", "ofs", "maprfs"})
 """Schemes of file systems that rename a directory in one atomic step."""
+
+
+def is_root(path: str) -> bool:
+    """Return whether a qualified path without a slash at its end is the root of a file system, such as `hdfs://nn`."""
+    return _ROOT.fullmatch(path) is not None
 
 
 def moves_directories(path: str) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -12,7 +11,7 @@ from py4j.protocol import Py4JJavaError
 
 from pushdown_spark.local_paths import escape_glob, is_local, local_path
 from pushdown_spark.runtime.file_systems.base_files import DRAFT, FileEntry, Files
-from pushdown_spark.runtime.file_systems.file_paths import moves_directories
+from pushdown_spark.runtime.file_systems.file_paths import is_root, moves_directories
 from pushdown_spark.runtime.file_systems.local_files import LocalFiles
 from pushdown_spark.runtime.jvm_gateway import class_name, java_array, java_class, java_string
 from pushdown_spark.runtime.spark_internals import reader_configuration
@@ -27,7 +26,6 @@ _CREATE_IF_ABSENT = "fs.option.create.conditional.overwrite"
 _READ_ATTEMPTS = 5
 """HDFS fails to read a file that another process deletes or replaces at that moment."""
 _NO_FILE_CONTEXT = "UnsupportedFileSystemException"
-_ROOT = re.compile(r"[^/]+:(//[^/]*)?")
 
 
 class HadoopFiles:
@@ -217,7 +215,7 @@ class HadoopFiles:
 
     def _path(self, path: str) -> JavaObject:
         """Return Hadoop's path. `split` returns the root without the final slash, which Hadoop needs."""
-        return self._path_class(f"{path}/" if _ROOT.fullmatch(path) else path)
+        return self._path_class(f"{path}/" if is_root(path) else path)
 
     def _system(self, path: str) -> JavaObject:
         return self._path(path).getFileSystem(self._configuration)

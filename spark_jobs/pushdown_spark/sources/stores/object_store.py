@@ -144,9 +144,10 @@ class Bucket:
             failure: OSError = FileNotFoundError("the object no longer exists")
         except (OSError, pa.ArrowException) as problem:
             failure = self._failure(self.settings.redact(str(problem)))
-        except ValueError:
+        except ValueError as problem:
             # A client of Google's store closes the file if the version that it opened no longer exists.
-            failure = OSError("the store ended the read; the object may have been overwritten")
+            message = self.settings.redact(str(problem))
+            failure = OSError(f"the store ended the read ({message}); the object may have been overwritten")
         raise failure from None
 
     def _failure(self, message: str) -> OSError:

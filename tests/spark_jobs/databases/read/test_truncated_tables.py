@@ -154,7 +154,7 @@ def test_a_snapshot_from_before_partitions_were_removed_raises(
 
 
 @pytest.mark.parametrize("few", [True, False], ids=["csv", "binary"])
-def test_truncate_before_the_snapshot_is_no_error(
+def test_truncate_before_the_snapshot_is_not_retried(
     postgresql_server: Server, writer: psycopg.Connection, few: bool
 ) -> None:
     replace_rows(writer)

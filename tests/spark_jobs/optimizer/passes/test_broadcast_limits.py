@@ -12,7 +12,9 @@ from pushdown_spark.optimizer.passes.add_broadcast_hints import fits_broadcast
     ("at_most", "share", "hinted"),
     [(100, 1, True), (101, 1, False), (200, 0.126, False), (200, 0.124, True), (201, 0.001, False), (None, 0, False)],
 )
-def test_hints_need_a_bound_without_the_conditions(at_most: float | None, share: float, hinted: bool) -> None:
+def test_hint_needs_a_bound_and_above_the_limit_a_small_estimate(
+    at_most: float | None, share: float, hinted: bool
+) -> None:
     assert fits_broadcast(at_most, share, 100) is hinted
 
 
