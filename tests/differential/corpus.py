@@ -248,7 +248,7 @@ class Comparison:
         elif actual.rows is None:
             self._add_difference(f"{predicate}: reader={reader} ({actual.reader}) alone fails: {actual.error}")
         elif expected.is_row_error and actual.reader == "pushdown" and (" AND " in predicate or " OR " in predicate):
-            # A reader that drops rows by another conjunct hides their errors (docs/errors.md).
+            # A reader that drops rows by another conjunct hides their errors (docs/error-semantics.md).
             self._tally["failed by Spark on a row that the pushdown reader drops"] += 1
         else:
             self._add_difference(f"{predicate}: reader={reader} ({actual.reader}) alone reads: {expected.error}")
