@@ -39,7 +39,6 @@ PRIVATE = re.compile(r"\b_(ensure_initialized|gateway|gateway_client|jc|jdf|jo|j
 """The private attributes of PySpark that lead to the JVM."""
 INTERFACES = {
     "__main__.py": r"def main\(",
-    "class_archive.py": r"\bmain\(",
     "cost.py": r"def estimate\(\s*files: Sequence\[\w+\],\s*query: \w+,",
     "data_source.py": r"class \w+\((ColumnarSource|DataSource)\):",
     "file_reader.py": r"class \w+\(FileScanTask\[",

@@ -10,13 +10,11 @@ SMALL = 60
 REASONS = {
     "a program, or an entry point of Airflow, which has to import little": {
         "pushdown_spark/__main__.py",
-        "airflow_pushdown/hooks/class_archive.py",
         "airflow_pushdown/plugin/plugin.py",
         "airflow_pushdown/provider.py",
     },
     "a module that users name": {
         "airflow_pushdown/operators/scan.py",
-        "pushdown_spark/projection/metadata_columns.py",
     },
     "one implementation of an interface, next to others": {
         "pushdown_spark/connect/connect_query_run.py",

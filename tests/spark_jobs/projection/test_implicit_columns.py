@@ -8,7 +8,6 @@ import pytest
 from pyspark.sql.types import IntegerType, LongType, StringType, StructType, TimestampType
 
 from pushdown_spark.errors import BadSpecError, KindMismatchError
-from pushdown_spark.projection import implicit_columns, metadata_columns
 from pushdown_spark.projection.implicit_columns import (
     BUILT_IN,
     BuiltInColumns,
@@ -151,7 +150,3 @@ def test_first_family_takes_precedence() -> None:
     column = catalog.find("shop")
     assert column is not None
     assert catalog.value(column, METADATA) == 77
-
-
-def test_plug_ins_can_import_the_classes_from_the_former_module() -> None:
-    assert all(getattr(metadata_columns, name) is getattr(implicit_columns, name) for name in metadata_columns.__all__)
