@@ -63,12 +63,16 @@ class UnsupportedError(Exception):
     """A step of a planner cannot do what Spark does. The message is the reason, which the report shows.
 
     It is not a failure of the job: the planner catches it and leaves the scan, the conjunct or the query to Spark.
-    `predicted` are the CPU seconds of the readers, if an estimate is the reason.
+    `predicted` are the CPU seconds of the readers, if an estimate is the reason. `problem` is the error of the pushdown
+    reader, if it failed.
     """
 
-    def __init__(self, reason: str, predicted: Mapping[str, float] | None = None) -> None:
+    def __init__(
+        self, reason: str, predicted: Mapping[str, float] | None = None, problem: PushdownError | None = None
+    ) -> None:
         super().__init__(reason)
         self.predicted: Mapping[str, float] = predicted or {}
+        self.problem = problem
 
 
 class UnsafeFilterError(UnsupportedError):

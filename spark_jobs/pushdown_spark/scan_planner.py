@@ -11,7 +11,7 @@ from pyspark.sql.types import StringType, StructType
 from pyspark.sql.types import StructField as Field
 
 from pushdown_spark.contract import SourceFormat
-from pushdown_spark.errors import PushdownError, UnsafeFilterError
+from pushdown_spark.errors import PushdownError, UnsafeFilterError, UnsupportedError
 from pushdown_spark.expressions.session_settings import is_option_on, session_name_rule
 from pushdown_spark.formats.columnar_scan import ColumnarScan
 from pushdown_spark.formats.spark_reader.plan_scan import SparkPlanScan
@@ -21,7 +21,7 @@ from pushdown_spark.formats.text.planner import JvmTextPlan, TextScan, plan_text
 from pushdown_spark.relations.base_relation import Relation
 from pushdown_spark.relations.file_relation import FileRelation
 from pushdown_spark.relations.tables import SparkRelation
-from pushdown_spark.runtime.fallback import Refusal, plan_or_refuse
+from pushdown_spark.runtime.fallback import recoverable_errors_as_unsupported
 from pushdown_spark.scan.base_scan import ProjectedScan, Scan, ToQueryRows
 from pushdown_spark.scan.partition_directories import with_directories
 from pushdown_spark.scan.union import GroupScan, UnionScan, file_groups
@@ -132,20 +132,31 @@ def _plan_format(spark: SparkSession, request: ScanRequest, loader: FileLoader) 
     If the pushdown reader fails with any error, Spark's reader is used, and the reason names the error. Errors that
     describe a mistake of the user, or a missing file, are raised.
     """
-    # If the pushdown reader fails, Spark's filters may lose rows of these formats.
-    is_columnar = request.source.format in (SourceFormat.ORC, SourceFormat.PARQUET)
-    outcome = plan_or_refuse(lambda: _plan_pushdown(spark, request))
-    if not isinstance(outcome, Refusal):
-        return PlannedScan(outcome, partial(SparkReaderScan, request, loses_rows=is_columnar))
-    reason = outcome.reason
+    try:
+        with recoverable_errors_as_unsupported():
+            scan = _plan_pushdown(spark, request)
+    except UnsupportedError as unsupported:
+        return _plan_spark_reader(spark, request, loader, unsupported)
+    return PlannedScan(scan, partial(SparkReaderScan, request, loses_rows=_is_columnar(request)))
+
+
+def _plan_spark_reader(
+    spark: SparkSession, request: ScanRequest, loader: FileLoader, reason: UnsupportedError
+) -> PlannedScan:
+    """Return the scan by Spark's reader, given the reason for it."""
     if request.source.format is SourceFormat.ORC:
         from pushdown_spark.formats.orc.spark_reader import check_lost_columns, with_row_filter
 
         request = with_row_filter(spark, request, reason, loader)
         check_lost_columns(request, str(reason))
-    loses_rows = isinstance(reason, UnsafeFilterError) or (is_columnar and outcome.problem is not None)
+    loses_rows = isinstance(reason, UnsafeFilterError) or (_is_columnar(request) and reason.problem is not None)
     spark_scan = partial(SparkReaderScan, request, predicted=reason.predicted, loses_rows=loses_rows)
-    return PlannedScan(spark_scan(str(reason)), spark_scan, problem=outcome.problem)
+    return PlannedScan(spark_scan(str(reason)), spark_scan, problem=reason.problem)
+
+
+def _is_columnar(request: ScanRequest) -> bool:
+    """Return whether Spark's filters may lose rows of the format where the pushdown reader fails."""
+    return request.source.format in (SourceFormat.ORC, SourceFormat.PARQUET)
 
 
 def _plan_pushdown(spark: SparkSession, request: ScanRequest) -> Scan:

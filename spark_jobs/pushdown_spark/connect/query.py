@@ -23,7 +23,7 @@ from pushdown_spark.optimizer.plans.sql_reader import named_tables, parse_query
 from pushdown_spark.output.checks import RowObserver
 from pushdown_spark.projection.paths import quote_name
 from pushdown_spark.result import PushdownResult, plan_lines
-from pushdown_spark.runtime.fallback import Refusal, plan_or_refuse
+from pushdown_spark.runtime.fallback import recoverable_errors_as_unsupported
 from pushdown_spark.runtime.query_analysis import analyze
 from pushdown_spark.scan.base_scan import Scan
 from pushdown_spark.sources.declaration import Source, unknown_source
@@ -132,10 +132,12 @@ def _plan_scan(spark: SparkSession, source: Source, query: QuerySpec) -> Connect
     source_query = _SourceQuery.of(spark, ConnectRelation.open(spark, source), query)
     frame = source_query.frame(source_query.server_scan(""))
     analyze(lambda: frame.schema, "where")
-    outcome = plan_or_refuse(lambda: _plan_pushdown(spark, source_query.request))
-    if isinstance(outcome, Refusal):
-        return source_query.by_server(str(outcome.reason), outcome.problem)
-    return source_query.result(outcome, source_query.by_server)
+    try:
+        with recoverable_errors_as_unsupported():
+            scan = _plan_pushdown(spark, source_query.request)
+    except UnsupportedError as reason:
+        return source_query.by_server(str(reason), reason.problem)
+    return source_query.result(scan, source_query.by_server)
 
 
 @dataclass(frozen=True)

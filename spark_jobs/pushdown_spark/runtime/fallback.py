@@ -6,10 +6,8 @@ Spark's reader fails as well. It is raised instead of Spark's error, because it 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import TypeVar
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
@@ -17,8 +15,6 @@ from pyspark.errors import PySparkException
 from pushdown_spark.errors import AccessDeniedError, ErrorCode, PushdownError, UnsafeInputError, UnsupportedError
 from pushdown_spark.runtime.error_classification import classify, pushdown_error, typed_error
 from pushdown_spark.runtime.worker import unexpected_errors_as_unsafe_input
-
-T = TypeVar("T")
 
 _ABOUT_FILES = frozenset({ErrorCode.UNREADABLE_FILE, ErrorCode.SCHEMA_CONFLICT, ErrorCode.BAD_SCHEMA})
 """Codes of errors about the content of a file."""
@@ -33,29 +29,21 @@ def recoverable_error(failure: BaseException) -> PushdownError | None:
     return problem if is_recoverable else None
 
 
-@dataclass(frozen=True)
-class Refusal:
-    """Why Spark's reader scans a source, and the error of the pushdown reader if there was one."""
+@contextmanager
+def recoverable_errors_as_unsupported() -> Iterator[None]:
+    """Raise UnsupportedError for any failure of the pushdown reader, so that Spark's reader is used.
 
-    reason: UnsupportedError
-    problem: PushdownError | None = None
-
-
-def plan_or_refuse(plan: Callable[[], T]) -> T | Refusal:
-    """Plan a scan by the pushdown reader. If it fails with any error, Spark's reader is used.
-
-    Raises errors that describe a mistake of the user, or a missing file.
+    Errors that describe a mistake of the user, or a missing file, stay as they are.
     """
     try:
         with unexpected_errors_as_unsafe_input(UnsupportedError):
-            return plan()
-    except UnsupportedError as unsupported:
-        return Refusal(unsupported)
+            yield
     except PushdownError as failure:
         problem = recoverable_error(failure)
         if problem is None:
             raise
-        return Refusal(UnsupportedError(f"the pushdown reader failed while it planned the scan: {problem}"), problem)
+        reason = f"the pushdown reader failed while it planned the scan: {problem}"
+        raise UnsupportedError(reason, problem=problem) from failure
 
 
 @contextmanager

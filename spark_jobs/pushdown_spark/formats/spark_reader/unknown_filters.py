@@ -15,6 +15,7 @@ from pyspark.sql.types import StructField, StructType
 from sqlglot import exp
 
 from pushdown_spark.contract import ReaderChoice, SourceFormat
+from pushdown_spark.errors import UnsupportedError
 from pushdown_spark.expressions.bound import InList, Node, walk
 from pushdown_spark.expressions.conjuncts import nodes_of
 from pushdown_spark.expressions.literals import is_never_null
@@ -26,7 +27,7 @@ from pushdown_spark.expressions.types import FLOATING, LogicalType
 from pushdown_spark.formats.bound_predicate import bound_conjuncts, is_exact
 from pushdown_spark.formats.calendars import DATETIMES
 from pushdown_spark.projection.nested_types import has_datetime
-from pushdown_spark.runtime.fallback import Refusal, plan_or_refuse
+from pushdown_spark.runtime.fallback import recoverable_errors_as_unsupported
 from pushdown_spark.sources.request import ScanRequest
 
 _COLUMNAR = (SourceFormat.ORC, SourceFormat.PARQUET)
@@ -139,5 +140,8 @@ def _text_of_unknown_filters(spark: SparkSession, request: ScanRequest) -> str |
 
 def known_conjuncts(spark: SparkSession, request: ScanRequest) -> list[Pushdown[Node]] | None:
     """Return the bound conjuncts of the predicate, or None if they cannot be bound. Spark then reads alone."""
-    conjuncts = plan_or_refuse(lambda: bound_conjuncts(spark, request))
-    return None if isinstance(conjuncts, Refusal) else conjuncts
+    try:
+        with recoverable_errors_as_unsupported():
+            return bound_conjuncts(spark, request)
+    except UnsupportedError:
+        return None
