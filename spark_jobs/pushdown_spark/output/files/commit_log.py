@@ -2,7 +2,8 @@
 
 The lock is a file `NUMBER.lock` that only one process can create:
 
-1. A process that creates `1.lock` holds the lock, and deletes the file after its commit. Other processes wait.
+1. A process that creates `1.lock` and then sees no other lock holds the lock, and deletes the file after its commit.
+   Other processes wait.
 2. The holder rewrites a heartbeat file every few seconds. A waiting process considers the holder dead if all locks and
    heartbeats stay unchanged for `patience` seconds on its own clock. A new attempt of the same run takes the lock from
    the earlier attempt at once, unless the store moves directories by copies: nothing stops a driver that is still
@@ -122,6 +123,7 @@ class CommitLog:
         self.files.write_text(self._journal, journal.model_dump_json())
         try:
             self._replay(journal, self._journal).apply(self.check_lock)
+            self.check_lock()
             self._update_catalog(journal)
         except BaseException:
             try:
@@ -132,13 +134,14 @@ class CommitLog:
                 raise
             self._undo(journal, self._journal)
             raise
+        self.check_lock()
         self._complete(journal, self._journal)
 
     def check_lock(self) -> None:
         """Raise, within `lock`, if another process has taken the lock.
 
-        Raises OutputTakenError if a later attempt of the run has begun. If another run has undone the commit, another
-        try may succeed, so that the error is a PushdownError.
+        Raises OutputTakenError if a later attempt of the run has begun. If another run has undone or completed the
+        commit, another try may succeed, so that the error is a PushdownError.
         """
         locks = self._read_locks()
         own_lock = locks.get(self._number)
@@ -148,8 +151,8 @@ class CommitLog:
             if self._check_claim is not None:
                 self._check_claim()
             raise PushdownError(
-                f"output: another run has undone this commit of {self.paths.output}, because this process did not "
-                f"respond for {self._patience:.0f} seconds. No row of it was kept; run the task again"
+                f"output: another run has taken the lock of {self.paths.output}, because this process did not respond "
+                f"for {self._patience:.0f} seconds, and has undone or completed its commit; run the task again"
             )
 
     def is_unfinished(self) -> bool:
@@ -187,7 +190,9 @@ class CommitLog:
         for path in self.files.glob(self.paths.commits, "*.journal"):
             journal = self._read_journal(path)
             if journal is not None:
+                self.check_lock()
                 self._undo_or_complete(fence(self.files, journal, self._number), path)
+        self.check_lock()
         for number in self._read_locks():
             if number < self._number:
                 self._delete_lock(number)
@@ -212,6 +217,7 @@ class CommitLog:
             # The process that made the last move may have ended before it could record that.
             replay.record_end()
             self._update_catalog(journal)
+            self.check_lock()
             self._complete(journal, path)
         else:
             self._undo(journal, path)
@@ -219,7 +225,7 @@ class CommitLog:
             self.files.delete_empty(journal.rows.rpartition("/")[0])
 
     def _undo(self, journal: Journal, path: str) -> None:
-        self._replay(journal, path).undo()
+        self._replay(journal, path).undo(self.check_lock)
         if has_files(self.files, journal.aside):
             raise OSError(f"{journal.aside} still has files of {self.paths.output}; move them back manually")
         if journal.change is not None:
@@ -247,7 +253,7 @@ class CommitLog:
                 self._check_claim()
             locks = self._read_locks()
             if not locks:
-                if self._create_lock(1, _Lock()):
+                if self._create_first_lock():
                     return 1
                 continue
             state = (locks, [self.files.read_text(self._path("heartbeat", number)) for number in locks])
@@ -261,6 +267,16 @@ class CommitLog:
             else:
                 time.sleep(pause)
                 pause = min(2 * pause, _MAX_PAUSE_SECONDS)
+
+    def _create_first_lock(self) -> bool:
+        """Create the lock 1. Return False if another process is faster, or has taken over a lock since the listing."""
+        if not self._create_lock(1, _Lock()):
+            return False
+        locks = self._read_locks()
+        if locks.keys() == {1} and locks[1].attempt == self.paths.attempt:
+            return True
+        self._delete_lock(1)
+        return False
 
     def _take_over(self, locks: Mapping[int, _Lock]) -> int | None:
         """Create the lock after the newest one, and return its number, or None if another process was faster."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import warnings
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
@@ -26,6 +27,7 @@ from pushdown_spark.output.files.moves import MovePlanner, partitions_of, staged
 from pushdown_spark.output.source_protection import ReadPath, ReadPathProtection, SourceProtection
 from pushdown_spark.output.stored_rows import with_stored_partitions
 from pushdown_spark.output.target_checks import check_nested_outputs, check_no_table
+from pushdown_spark.runtime.exception_chain import root_message
 from pushdown_spark.runtime.file_systems.base_files import FileEntry
 from pushdown_spark.runtime.file_systems.file_paths import followed_path
 from pushdown_spark.runtime.file_systems.hadoop_files import HadoopFiles, open_files
@@ -110,8 +112,20 @@ class FileOutput(Output):
                 self._protection.check(self.name)
             if self._keeps_partitions and exists:
                 self._check_partition_columns([self._spelling(name) for name in self._spec.partition_by])
-            self._files.write_text(self.paths.claim, "")
+            self._claim()
         return True
+
+    def _claim(self) -> None:
+        """Make this attempt the only one of its run that may commit.
+
+        A later attempt may have begun before the claim was written, and has not seen it.
+        """
+        self._files.write_text(self.paths.claim, "")
+        try:
+            self._log.check_lock()
+        except PushdownError:
+            self._files.delete(self.paths.claim)
+            raise
 
     def _end_earlier_attempts(self) -> None:
         """Delete the claims of the run's earlier attempts, and then their rows.
@@ -167,6 +181,20 @@ class FileOutput(Output):
         Raises OutputTakenError if another attempt of the run has begun since `prepare`, OutputConflictError if another
         run has committed one of the partitions since then.
         """
+        try:
+            self._commit()
+            self.abort()
+        except Exception as problem:
+            if self.summary is None:
+                raise
+            warnings.warn(
+                f"the rows are in {self.name}, but hidden files of their commit could not be deleted "
+                f"({root_message(problem)}); the next run on the output deletes them",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+
+    def _commit(self) -> None:
         with self._log.lock(self._check_claim):
             self._check_claim()
             exists = self._output_exists()
@@ -186,7 +214,6 @@ class FileOutput(Output):
                 self._log.commit(self._journal(files, partitions, removals, exists=exists))
                 self.summary = summary
                 self._target.record_commit(names, self.staged_rows, summary, is_complete=True)
-        self.abort()
 
     def _check_file_count(self, count: int) -> None:
         """Raise PushdownError if this process does not see all files that the tasks have written.
@@ -312,6 +339,7 @@ class FileOutput(Output):
             writer=self.paths.writer,
             rows=self.paths.rows,
             aside=self.paths.aside,
+            files=frozenset(self.paths.below_rows(entry.path)[1:] for entry in self._files.files(self.paths.rows)),
             moves=tuple(moves),
             partitions=tuple(partitions) if self._keeps_partitions else (_WHOLE_OUTPUT,),
             change=change,

@@ -8,6 +8,9 @@ that were moved in are in the output and no longer in the staging directory. On 
 objects, a killed move may leave objects on both sides. A file next to the journal therefore has the number of the
 current move. Both sides together have all objects of the move, and undoing it merges them. Undoing can be repeated.
 
+Another program may write into the output between a kill and the undo. The journal therefore names the staged files, and
+undoing takes only these out of the output.
+
 After the last move, the file has the number of moves, on all stores. Only then the replaced files are deleted, which
 takes several steps and would look like moves that were not made.
 """
@@ -53,13 +56,15 @@ class CatalogChange(Message):
 class Journal(Message):
     """All moves of a commit. `partitions` are the partitions that it changes; "" is the whole output.
 
-    `change` is the change of the catalog after the moves, or None for outputs that are not tables.
+    `files` are the staged files, relative to `rows`. `change` is the change of the catalog after the moves, or None for
+    outputs that are not tables.
     """
 
     run: str
     writer: str
     rows: str
     aside: str
+    files: frozenset[str]
     moves: tuple[Move, ...]
     partitions: tuple[str, ...]
     change: CatalogChange | None = None
@@ -68,6 +73,12 @@ class Journal(Message):
         """Return the full path of the hidden side of a move."""
         root = self.rows if move.is_inward else self.aside
         return f"{root}/{move.hidden}".rstrip("/")
+
+    def files_of(self, move: Move) -> frozenset[str]:
+        """Return the staged files of an inward move, relative to its ends: "" if the move is of one file."""
+        prefix = f"{move.hidden}/" if move.hidden else ""
+        below = (f"/{file.removeprefix(prefix)}" for file in self.files if file.startswith(prefix))
+        return frozenset([""] if move.hidden in self.files else below)
 
 
 @dataclass(frozen=True)
@@ -85,11 +96,14 @@ class JournalReplay:
             self.files.make_directory(journal.aside)
         for number, move in enumerate(journal.moves):
             check_lock()
+            source, target = self._ends(move)
             if not self.files.moves_directories:
+                if self.files.exists(target):
+                    # Another program has written it. Undoing a move that has not begun would leave nothing of it.
+                    raise FileExistsError(f"cannot move {source} to {target}: the target already exists")
                 self._record(number)
             if move.is_inward:
                 self.files.make_directory(move.output.rpartition("/")[0])
-            source, target = self._ends(move)
             with hold_signals():
                 self.files.rename(source, target)
         self.record_end()
@@ -105,8 +119,8 @@ class JournalReplay:
             return True
         return self.files.moves_directories and all(map(self._is_made, moves))
 
-    def undo(self) -> None:
-        """Undo all moves that were made or started, in reverse order."""
+    def undo(self, check_lock: Callable[[], None]) -> None:
+        """Undo all moves that were made or started, in reverse order. `check_lock` raises as for `apply`."""
         moves = self.journal.moves
         if self.files.moves_directories:
             moves_to_undo = list(takewhile(self._is_made, moves))
@@ -116,11 +130,13 @@ class JournalReplay:
             current = self.files.read_text(self.progress)
             moves_to_undo = [] if current is None else list(moves[: int(current) + 1])
         for number in reversed(range(len(moves_to_undo))):
+            check_lock()
             if not self.files.moves_directories:
                 # Before the move is undone, because the commit is no longer complete.
                 self._record(number)
-            source, target = self._ends(moves_to_undo[number])
-            _restore(self.files, target, source)
+            move = moves_to_undo[number]
+            source, target = self._ends(move)
+            _restore(self.files, target, source, self.journal.files_of(move) if move.is_inward else None)
 
     def _record(self, number: int) -> None:
         self.files.write_text(self.progress, str(number))
@@ -193,24 +209,32 @@ def _fence_directory(files: Files, directory: str, number: int) -> str:
     return new_path
 
 
-def _restore(files: Files, source: str, target: str) -> None:
-    """Move back a file or directory. A killed move may have left a part of it at the target."""
+def _restore(files: Files, source: str, target: str, names: frozenset[str] | None) -> None:
+    """Move back a file or directory, or only its files with some names relative to it.
+
+    A killed move may have left a part of it at the target.
+    """
     if not files.exists(source):
         return
-    if not files.exists(target):
+    entries = _below(files, source)
+    is_whole = names is None or names.issuperset(relative for _, relative in entries)
+    if is_whole and not files.exists(target):
         # The parent exists unless another process has renamed it (see `fence`). Creating it would undo the rename.
         if not files.moves_directories:
             files.make_directory(target.rpartition("/")[0])
         files.rename(source, target)
         return
-    for path, relative in _below(files, source):
+    for path, relative in entries:
+        if names is not None and relative not in names:
+            continue
         destination = f"{target}{relative}"
         if files.exists(destination):
             files.delete(path)
         else:
             files.make_directory(destination.rpartition("/")[0])
             files.rename(path, destination)
-    files.delete(source)
+    if is_whole:
+        files.delete(source)
 
 
 def _below(files: Files, path: str) -> Sequence[tuple[str, str]]:

@@ -258,3 +258,27 @@ def test_file_output_does_not_complete_the_commit_of_a_table(table: Table, spark
             assert table.rows() == expected_tree(OutputMode.OVERWRITE_PARTITIONS, OLD, NEW)
         table.drop()
     assert refusals
+
+
+def test_driver_that_stalls_before_the_catalog_drops_no_partition_of_a_later_run(
+    table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The later run completes the stalled commit, which drops day=1, and then writes day=1."""
+    table.create()
+    stalled = without_interruption(InterruptedFiles)
+    write_text = stalled.write_text
+
+    def write_and_stall(path: str, text: str) -> None:
+        write_text(path, text)
+        if path.endswith(".progress"):
+            monkeypatch.undo()
+            table.write(
+                table.open_attempt(OutputMode.OVERWRITE_PARTITIONS, "later", patience=IMPATIENT), {"day=1": "later 1"}
+            )
+
+    monkeypatch.setattr(stalled, "write_text", write_and_stall)
+    with pytest.raises(PushdownError, match="another run has taken the lock"):
+        table.write(table.open_attempt(OutputMode.OVERWRITE, "stalled", stalled))
+    expected = {"day=1": ["later 1"], **tree_of(NEW)}
+    assert table.rows() == expected
+    assert table.partitions() == sorted(expected)
