@@ -196,7 +196,13 @@ class MysqlWriter(WriteConnection):
                 self._insert(table, columns, batch.slice(start, step))
             return
         names = ", ".join(quote_mysql(column.name) for column in columns)
-        self._connection.query(f"INSERT INTO {table} ({names}) VALUES ".encode() + content)  # noqa: S608
+        statement = f"INSERT INTO {table} ({names}) VALUES ".encode() + content  # noqa: S608
+        if len(statement) > self._server.packet:
+            raise UnwritableValueError(
+                f"a row takes {len(statement):,} bytes in INSERT, and max_allowed_packet of the server is "
+                f"{self._server.packet:,}. Nothing was committed; raise that setting, or set local_infile = 1"
+            )
+        self._connection.query(statement)
 
     def _execute(self, sql: str, values: Sequence[object]) -> Cursor:
         cursor = self._connection.cursor()

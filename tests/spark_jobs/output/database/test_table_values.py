@@ -291,6 +291,10 @@ def test_rows_longer_as_text_than_in_memory_fit_into_the_packets_of_a_server(
         frame = spark.range(10_000).selectExpr(*(f"id % 2 = 0 AS b{number}" for number in range(20))).coalesce(1)
         assert write(output_of(spark, database), frame)
         assert database.rows("SELECT count(*), sum(b0), sum(b19) FROM t") == [(10_000, 5_000, 5_000)]
+        long_row = spark.sql("SELECT repeat('x', 100000) AS x")
+        with pytest.raises(PySparkException) as problem:
+            write(output_of(spark, database, "long", mode="overwrite", table="long"), long_row)
+        assert re.search("a row takes 100,[0-9]+ bytes in INSERT", str(pushdown_error(problem.value)))
     finally:
         database.execute("SET GLOBAL local_infile = {}, GLOBAL max_allowed_packet = {}".format(*before))
 
