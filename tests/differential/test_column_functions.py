@@ -18,8 +18,8 @@ id bigint, code string, name string, padded string, day date, at timestamp, loca
 is_open boolean
 """
 NESTED = """
-id bigint, tags array<string>, items array<struct<sku: string, n: bigint>>, props map<string, string>,
-parts map<string, struct<n: bigint>>, box struct<tags: array<string>>
+id bigint, tags array<string>, items array<struct<sku: string, n: bigint, price: decimal(38,18)>>,
+props map<string, string>, parts map<string, struct<n: bigint>>, box struct<tags: array<string>>
 """
 LETTERS = "array('Kelvin', '\u212aelvin', 'straße', 'STRASSE', '\ufb01n', '\u0130zmir', 'kelvin')"
 HOURS = "timestamp_micros(1230768000000000 + id * 20 * 3600 * 1000000 + 123456)"
@@ -98,6 +98,7 @@ ELEMENTS = (
     "ARRAY_CONTAINS(box.tags, 't771')",
     "ARRAY_CONTAINS(items.sku, 's771')",
     "ARRAY_CONTAINS(items.n, 771)",
+    "ARRAY_CONTAINS(items.price, 771D) AND ARRAY_CONTAINS(items.price, 1229D)",
     "EXISTS(tags, t -> t IN ('t771', 't772'))",
     "EXISTS(items, i -> i.sku = 's771' AND i.n = 771)",
     "EXISTS(items, i -> NOT i.n > 8)",
@@ -138,8 +139,9 @@ def nested_rows(spark: SparkSession) -> DataFrame:
     return spark.range(0, 2000, 1, 2).selectExpr(
         "id",
         "if(id % 7 = 0, array(), array(concat('t', id), 'new', NULL)) AS tags",
-        "if(id % 6 = 0, array(), array(named_struct('sku', concat('s', id), 'n', id),"
-        " named_struct('sku', 'z', 'n', 2000 - id))) AS items",
+        "if(id % 6 = 0, array(), array("
+        "named_struct('sku', concat('s', id), 'n', id, 'price', CAST(id AS decimal(38,18))), "
+        "named_struct('sku', 'z', 'n', 2000 - id, 'price', CAST(2000 - id AS decimal(38,18))))) AS items",
         "map('color', if(id % 9 = 0, NULL, concat('red ', id))) AS props",
         "map('a', named_struct('n', id)) AS parts",
         "named_struct('tags', array(concat('t', id))) AS box",

@@ -8,8 +8,9 @@
     props['color'] = 'red'                the text has a member `color` with the value `red`
 
 The last name of a column's path is the key that stands before the value in the text. The elements that a condition of
-EXISTS is about are a column of their own: its path has the condition before the name of the array. If no element
-satisfies a condition, nothing is known about the text, so tests of elements are in `IsTrue`.
+EXISTS or a constant of ARRAY_CONTAINS is about are a column of their own: its path has the condition or the constant
+before its last name. If no element satisfies a condition, nothing is known about the text, so tests of elements are in
+`IsTrue`.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ def contains(node: exp.ArrayContains, scope: Scope) -> Node:
     """Return a test that is true where ARRAY_CONTAINS is. Raises UnsupportedError if there is none."""
     array = _element_at(node.this.unnest(), scope)
     if array.is_many:
-        operand = _operand(_Element(array.path, array.type))
+        operand = _operand(_Element((*array.path[:-1], node.expression.sql(), array.path[-1]), array.type))
     elif isinstance(array.type, t.ArrayType) and not array.is_listed:
         operand = _operand(_Element(array.path, array.type.elementType, is_listed=True))
     else:

@@ -66,6 +66,32 @@ def test_functions_that_raise_are_evaluated_on_all_rows(
         scan_rows(spark, files, name, where)
 
 
+@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize(
+    "query",
+    [
+        "WITH x AS (SELECT k FROM t WHERE {where}) SELECT * FROM x",
+        "SELECT k FROM t WHERE {where} UNION ALL SELECT k FROM t WHERE k = '-1'",
+        "SELECT x.k FROM (SELECT k FROM t WHERE {where}) x JOIN t AS y ON x.k = y.k",
+        "SELECT k FROM t WHERE {where} AND k IN (SELECT k FROM t WHERE word <> 'other')",
+    ],
+)
+def test_order_dependent_predicates_in_queries_with_several_tables_run_in_spark(
+    spark: SparkSession, files: Path, name: str, query: str
+) -> None:
+    session = PushdownSession(spark)
+    session.add_source("t", path=str(files / name), format=name, schema=SCHEMA, reader="pushdown")
+
+    def keys(where: str) -> list[str]:
+        return sorted(row.k for row in session.sql(query.format(where=where)).df.collect())
+
+    for where in DEPENDING:
+        assert keys(where) == scan_rows(spark, files, name, where)[0]
+    for where in RAISING:
+        with pytest.raises(Exception, match=r"is not true|a bad row|For input string"):
+            keys(where)
+
+
 @pytest.mark.parametrize("name", ["csv", "json"])
 @pytest.mark.parametrize("reader", ["spark", "pushdown"])
 def test_without_filter_pushdown_spark_evaluates_every_conjunct(

@@ -16,6 +16,8 @@ from typing import NamedTuple
 
 from sqlglot import exp
 
+from pushdown_spark.expressions.conjuncts import conjuncts
+from pushdown_spark.expressions.predicate import needs_every_row
 from pushdown_spark.expressions.session_settings import has_plain_meaning
 from pushdown_spark.optimizer.plans.logical_plan import (
     Conjunct,
@@ -29,6 +31,8 @@ from pushdown_spark.optimizer.plans.logical_plan import (
     column_equality,
     owner,
 )
+from pushdown_spark.optimizer.plans.select_block import SelectBlock
+from pushdown_spark.optimizer.plans.sql_dialect import predicate_of
 from pushdown_spark.optimizer.query_context import QueryContext, QueryPlan, remove_qualifier
 
 # Kinds of joins below which a predicate from above, or from the ON clause, may go to the left or to the right.
@@ -61,13 +65,32 @@ def push_predicates(context: QueryContext, plan: QueryPlan) -> QueryPlan:
     if not is_plain or context.name_rule.case_sensitive:
         return plan
     conditions_of_view = {}
+    has_row_functions = needs_every_row(context.sql, context.query.tree)
     for block in context.blocks:
         predicates = pushdown_predicates(block.plan, block.columns, context.types_in(block).is_exact_equality)
+        if has_row_functions:
+            predicates |= _complete_predicates(block)
         for name, reference in context.references_in(block).items():
             conditions = tuple(remove_qualifier(condition, name) for condition in predicates[name])
             if conditions and reference.table.args.get("sample") is None:
                 conditions_of_view[reference.view] = conditions
     return replace(plan, predicates=conditions_of_view)
+
+
+def _complete_predicates(block: SelectBlock) -> Predicates:
+    """Return the whole WHERE of a block over one relation if it calls a function that must see every row.
+
+    `rand() < 0.5 AND k = 7` without its first conjunct would let a reader drop rows before Spark calls the function.
+    With all conjuncts, the scan pushes none. Spark evaluates sub-queries later.
+    """
+    where = block.select.args.get("where")
+    if where is None or len(block.relations) > 1:
+        return {}
+    conditions = [condition for condition in conjuncts(where.this) if condition.find(exp.Query) is None]
+    predicate = predicate_of(conditions)
+    return (
+        dict.fromkeys(block.relations, tuple(conditions)) if predicate is not None and predicate.needs_every_row else {}
+    )
 
 
 def pushdown_predicates(plan: Plan, columns: RelationColumns, is_exact_equality: IsExactEquality) -> Predicates:
