@@ -13,6 +13,7 @@ from airflow_pushdown.clusters.tracking import TrackedDriver
 from airflow_pushdown.exceptions import PushdownTaskError, retryable_error
 from airflow_pushdown.exchange.exchange import Exchange
 from airflow_pushdown.hooks.connection import SparkConnectionHook
+from airflow_pushdown.hooks.job_run import notify
 from airflow_pushdown.hooks.submission import Submission
 from pushdown_spark.contract.driver_claim import REPLACED, claim
 from pushdown_spark.contract.progress import Progress
@@ -78,8 +79,7 @@ class ClusterDriverHook(SparkConnectionHook):
         self._run_post_submit_commands()
 
     def _report_progress(self, progress: Progress) -> None:
-        if self._submission.on_progress is not None:
-            self._submission.on_progress(progress)
+        notify(self._submission.on_progress, progress)
 
     def end_applications(self) -> None:
         """End the run's drivers on YARN or Kubernetes, unless a later try waits for one of them."""

@@ -14,15 +14,13 @@ from airflow.utils.log.logging_mixin import LoggingMixin
 from airflow_pushdown.connections.credentials import airflow_connection, confidential
 from airflow_pushdown.exceptions import config_error
 from airflow_pushdown.exchange.exchange import Exchange
+from airflow_pushdown.hooks.job_run import JobRun
 from airflow_pushdown.hooks.submission import Submission
 from airflow_pushdown.packaging import job_archive, job_program
 from airflow_pushdown.spark_settings import serialize_all
-from airflow_pushdown.spark_submit.application import started_application
 from airflow_pushdown.spark_submit.environment import child_environment
 from airflow_pushdown.spark_submit.failures import check_exit, no_result_error, task_killed_error
-from airflow_pushdown.spark_submit.processes import JobProcess
 from airflow_pushdown.spark_submit.spark_installation import SPARK_PYTHON_VARIABLE, SparkInstallation
-from airflow_pushdown.spark_submit.submit_output import SubmitOutput
 from airflow_pushdown.version_compat import AirflowNotFoundException
 from pushdown_spark.contract import JobResult
 
@@ -64,12 +62,9 @@ class PushdownConnectHook(LoggingMixin):
         self._spec = submission.spec.model_copy(update={"conf": {**conf, **session}})
         url = server_url(airflow_connection("conn_id", conn_id))
         self._secrets = submission.secrets.model_copy(update={"spark_connect": url})
-        self._on_started = submission.on_started
         self._python = _spark_python(submission.spark_python)
         self._env_vars = serialize_all(env_vars)
-        self._output = SubmitOutput()
-        self._job: JobProcess | None = None
-        self._is_killed = False
+        self._job = JobRun(submission)
         self._exchange: Exchange | None = None
 
     def submit(self) -> None:
@@ -84,27 +79,16 @@ class PushdownConnectHook(LoggingMixin):
             secrets=confidential(self._secrets),
         )
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, (str(job_archive()), environment.get("PYTHONPATH"))))
-        if self._is_killed:
+        returncode = self._job.run(program, environment, exchange.private_directories)
+        if self._job.is_ended:
             raise task_killed_error()
-        with JobProcess(program, environment, exchange.private_directories) as job:
-            self._job = job
-            if self._is_killed:
-                job.kill()
-            for line in job.lines():
-                self.log.log(self._output.add(line), "%s", line)
-                application = started_application(line)
-                if application is not None and self._on_started is not None:
-                    self._on_started(application)
-        returncode = job.wait()
-        if self._is_killed:
-            raise task_killed_error()
-        check_exit(returncode, self._output, has_result=exchange.read_result() is not None, program="the job")
+        check_exit(returncode, self._job.output, has_result=exchange.read_result() is not None, program="the job")
 
     def collect(self) -> JobResult:
         """Return the result of the job. Raises if there is none."""
         result = None if self._exchange is None else self._exchange.read_result()
         if result is None:
-            raise no_result_error(self._output)
+            raise no_result_error(self._job.output)
         return result
 
     def history_page(self, _application_id: str | None) -> str:
@@ -118,9 +102,7 @@ class PushdownConnectHook(LoggingMixin):
 
     def on_kill(self) -> None:
         """End the job's process within 5 seconds. It interrupts what the server runs for it."""
-        self._is_killed = True
-        if self._job is not None:
-            self._job.kill()
+        self._job.end()
 
 
 def server_url(connection: Connection) -> str:

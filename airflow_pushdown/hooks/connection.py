@@ -15,8 +15,8 @@ from airflow_pushdown.clusters.standalone import StandaloneDrivers, rest_address
 from airflow_pushdown.clusters.yarn import TAGS_KEY, WAIT_KEY, YarnDrivers, configured_addresses
 from airflow_pushdown.exceptions import PushdownTaskError, config_error
 from airflow_pushdown.exchange.exchange import ExchangeLocation
+from airflow_pushdown.hooks.job_run import JobRun
 from airflow_pushdown.spark_submit.application import HISTORY_EXTRA
-from airflow_pushdown.spark_submit.processes import JobProcess
 from airflow_pushdown.version_compat import AirflowNotFoundException
 
 EXCHANGE_EXTRA, EXCHANGE_CONNECTION_EXTRA = "exchange-dir", "exchange-conn-id"
@@ -46,8 +46,8 @@ _MASTERS = ("local", "spark", "yarn", "k8s")
 class SparkConnectionHook(SparkSubmitHook):
     """A hook that resolves a connection to Spark. A missing connection raises instead of meaning YARN."""
 
-    _job: JobProcess | None = None
-    """The spark-submit of this hook."""
+    _job: JobRun
+    """The spark-submit of this hook. Subclasses set it."""
 
     def __init__(self, *, conn_id: str = "spark_default", **options: Any) -> None:  # noqa: ANN401 - the provider's
         """Resolve the connection. Raises `ConfigError` with the name of the invalid parameter."""
@@ -182,8 +182,7 @@ class SparkConnectionHook(SparkSubmitHook):
 
     def end_submission(self) -> None:
         """End spark-submit, which could submit a driver after the drivers of the run were ended."""
-        if self._job is not None:
-            self._job.kill()
+        self._job.end()
 
     def end_applications(self) -> None:
         """End the run's drivers on YARN or Kubernetes that have not ended, also those that an earlier try has left."""

@@ -13,15 +13,14 @@ from airflow_pushdown.connections.credentials import confidential
 from airflow_pushdown.exceptions import PushdownTaskError, config_error, retryable_error
 from airflow_pushdown.exchange.exchange import Exchange, ExchangeLocation
 from airflow_pushdown.hooks.cluster_driver import ClusterDriverHook
+from airflow_pushdown.hooks.job_run import JobRun, mask_line, notify
 from airflow_pushdown.hooks.submission import Submission
 from airflow_pushdown.packaging import job_archive, job_program
 from airflow_pushdown.spark_settings import SUBMIT_DEFAULTS, serialize_all
 from airflow_pushdown.spark_submit.application import (
     HISTORY_KEY,
-    Application,
     history_page,
     history_server,
-    started_application,
     submitted_pod,
 )
 from airflow_pushdown.spark_submit.archive_recording import use_archive
@@ -40,9 +39,7 @@ from airflow_pushdown.spark_submit.secret_settings import (
 )
 from airflow_pushdown.spark_submit.spark_installation import find_installation
 from airflow_pushdown.spark_submit.spark_python import usable_driver_python
-from airflow_pushdown.spark_submit.submit_output import SubmitOutput
 from pushdown_spark.contract import JobResult
-from pushdown_spark.contract.progress import progress_of_line
 
 _DEFAULT_FILES = "fs.defaultFS"
 """Hadoop's setting of the file system of paths without a scheme."""
@@ -70,8 +67,7 @@ class PushdownSubmitHook(ClusterDriverHook):
         """
         self._submission = submission
         self._has_no_driver = False
-        self._last_application: Application | None = None
-        self._output = SubmitOutput()
+        self._job = JobRun(submission)
         try:
             super().__init__(
                 conf={**SUBMIT_DEFAULTS, **serialize_all(conf)},
@@ -157,7 +153,7 @@ class PushdownSubmitHook(ClusterDriverHook):
         if result is None and self._status is not None:
             raise driver_lost_error(str(self.driver_id), self._status)
         if result is None:
-            raise no_result_error(self._output)
+            raise no_result_error(self._job.output)
         return result
 
     def history_page(self, application_id: str | None) -> str:
@@ -167,12 +163,8 @@ class PushdownSubmitHook(ClusterDriverHook):
     def release(self) -> None:
         """Delete the files of the job, unless a driver on a cluster may still need them."""
         self.exchange.delete_hidden()
-        try:
-            if not self._may_have_driver() and not self._is_taken_over():
-                self.exchange.discard()
-        except PushdownTaskError as error:
-            # Raising here would replace the error with which the task ends, or its deferral.
-            self.log.warning("The files of the job may not have been deleted: %s", error)
+        if not self._may_have_driver() and not self._is_taken_over():
+            self.exchange.discard()
 
     def _may_have_driver(self) -> bool:
         """Return whether a driver on a cluster may need the files of the run."""
@@ -231,10 +223,11 @@ class PushdownSubmitHook(ClusterDriverHook):
                 # The JVM records the archive after the job has written its result. If recording fails, the job has
                 # still succeeded.
                 return 0 if archive_use is not None and archive_use.is_recording else returncode
-            if returncode == 0 or not self._output.is_jvm_refused or fast_environment == environment:
+            if returncode == 0 or not self._job.output.is_jvm_refused or fast_environment == environment:
                 return returncode
-            self.log.warning("The job starts again without the JVM options of this provider: %s", self._output.cause)
-            self._output = SubmitOutput()
+            self.log.warning(
+                "The job starts again without the JVM options of this provider: %s", self._job.output.cause
+            )
             returncode = self._run_process(command, environment)
             if archive_use is not None and self.exchange.read_result() is not None:
                 archive_use.give_up()
@@ -242,22 +235,21 @@ class PushdownSubmitHook(ClusterDriverHook):
 
     def _run_process(self, command: list[str], environment: Mapping[str, str]) -> int:
         """Start spark-submit, log its output, and return its exit code."""
-        if self._is_killed:
-            raise task_killed_error()
-        try:
-            job = JobProcess(command, environment, self.exchange.private_directories)
-        except OSError as error:
-            raise retryable_error(f"{command[0]} cannot be started ({error.strerror})") from error
-        with job:
-            self._has_no_driver = False
-            if self.is_cluster:
-                # Without this attribute, the provider's hook does not stop a driver on a cluster.
-                self._submit_sp = job.popen
-            self._job = job
-            if self._is_killed:
-                job.kill()
-            self._log_lines(job)
-        return job.wait()
+        return self._job.run(
+            command,
+            environment,
+            self.exchange.private_directories,
+            on_start=self._take_process,
+            # On a cluster, the provider's hook extracts the ids of driver and application.
+            on_line=self._process_submit_line if self.is_cluster else None,
+        )
+
+    def _take_process(self, process: JobProcess) -> None:
+        """Record that spark-submit runs."""
+        self._has_no_driver = False
+        if self.is_cluster:
+            # Without this attribute, the provider's hook does not stop a driver on a cluster.
+            self._submit_sp = process.popen
 
     def _with_compiler(self, environment: dict[str, str]) -> dict[str, str]:
         """Return the environment with options for the compiler of the driver's JVM."""
@@ -276,27 +268,6 @@ class PushdownSubmitHook(ClusterDriverHook):
         is_set = any(key.endswith(_DEFAULT_FILES) for key in self._settings)
         return home is not None and not is_set and unmovable_file(home, environment) is None
 
-    def _log_lines(self, job: JobProcess) -> None:
-        """Log the job's output. On a cluster, the provider's hook extracts the ids of driver and application."""
-        for line in job.lines():
-            if (progress := progress_of_line(line)) is not None:
-                self._report_progress(progress)
-                continue
-            level = self._output.add(line)
-            application = started_application(line)
-            if (
-                application is not None
-                and application != self._last_application
-                and self._submission.on_started is not None
-            ):
-                # On a cluster, spark-submit prints the application several times.
-                self._last_application = application
-                self._submission.on_started(application)
-            if self.is_cluster:
-                self._process_submit_line(line)
-            else:
-                self.log.log(level, "%s", self._mask_cmd(line))
-
     def _process_submit_line(self, line: str) -> None:
         """Log a line of a spark-submit on a cluster, and report the driver that it names."""
         previous_id = self.driver_id
@@ -304,8 +275,9 @@ class PushdownSubmitHook(ClusterDriverHook):
         if self._is_kubernetes and (pod := submitted_pod(line)) is not None:
             # The provider's hook finds the name of the pod only in a namespace that is called "spark".
             self._kubernetes_driver_pod = pod
-        if self.driver_id != previous_id and self.driver_id is not None and self._submission.on_submitted is not None:
-            self._submission.on_submitted(self.driver_id)
+        if self.driver_id != previous_id and self.driver_id is not None:
+            # If the id is not stored, the next try finds the driver by its tag or its files.
+            notify(self._submission.on_submitted, self.driver_id)
 
     def _build_spark_submit_command(self, application: str) -> list[str]:
         """Return the command of the provider, changed for a Python program on a standalone cluster.
@@ -325,16 +297,16 @@ class PushdownSubmitHook(ClusterDriverHook):
         if self._is_killed:
             raise task_killed_error()
         has_result = self.exchange.read_result() is not None
-        check_exit(returncode, self._output, has_result=has_result)
+        check_exit(returncode, self._job.output, has_result=has_result)
         if has_result:
             return
         if self._spark_exit_code:
             raise retryable_error(
-                f"the driver pod ended with exit code {self._spark_exit_code}: {self._output.cause}; see the log of "
-                "the pod"
+                f"the driver pod ended with exit code {self._spark_exit_code}: {self._job.output.cause}; see the log "
+                "of the pod"
             )
         if self._tracked_after_submit and self.driver_id is None:
-            raise retryable_error(f"spark-submit ended without printing the id of a driver; {self._output.note}")
+            raise retryable_error(f"spark-submit ended without printing the id of a driver; {self._job.output.note}")
 
     @property
     def _tracked_after_submit(self) -> bool:
@@ -357,10 +329,10 @@ class PushdownSubmitHook(ClusterDriverHook):
 
     def _mask_cmd(self, connection_cmd: str | list[str]) -> str:
         """Return a command or line for the log. Values that may have a credential are masked."""
-        words = connection_cmd if isinstance(connection_cmd, list) else connection_cmd.split(" ")
-        text = " ".join(map(mask_setting, words))
-        # In lines of the log, the provider would also mask the word after "password", such as the cause of an error.
-        return super()._mask_cmd(text) if isinstance(connection_cmd, list) else text
+        if isinstance(connection_cmd, str):
+            # The provider would also mask the word after "password", such as the cause of an error.
+            return mask_line(connection_cmd)
+        return super()._mask_cmd(" ".join(map(mask_setting, connection_cmd)))
 
     def _hide_secrets(self, command: list[str]) -> list[str]:
         """Move settings that look secret to a private properties file, which includes the user's properties file."""

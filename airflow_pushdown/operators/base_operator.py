@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
@@ -17,6 +18,7 @@ from airflow_pushdown.connections.database_connections import database_connectio
 from airflow_pushdown.connections.hdfs_connections import HDFS_TYPES, NameNode
 from airflow_pushdown.counters import emit
 from airflow_pushdown.exceptions import config_error, exception_for
+from airflow_pushdown.hooks.job_run import notify
 from airflow_pushdown.hooks.submission import Submission
 from airflow_pushdown.operators.job_operator import JobOperator
 from airflow_pushdown.operators.output_parameters import OUTPUT_PARAMETERS, OutputParameters, output_spec
@@ -155,13 +157,13 @@ class PushdownBaseOperator(JobOperator):
         if self._submission is not None:
             emit(type(self).__name__, self._submission.spec, result)
         log_group(self.log.info, "Pushdown report", render_text(result))
-        self._push_scans(context, result)
         if result.error is not None:
-            if self.do_xcom_push:
-                context["ti"].xcom_push(key=BaseXCom.XCOM_RETURN_KEY, value=result.as_xcom())
+            # Airflow decides about a retry by the error of the job, which no other error may replace.
+            notify(partial(self._push_results, context), result)
             if result.error.traceback:
                 log_group(self.log.error, "Traceback of the job", result.error.traceback)
             raise exception_for(result.error)
+        self._push_results(context, result)
         self._record_outputs(context, result)
         return result.as_xcom()
 
@@ -271,10 +273,13 @@ class PushdownBaseOperator(JobOperator):
         """Read the run's data interval, if a parameter needs it."""
         self._interval = None if self.data_interval is None else run_interval(self.data_interval, context)
 
-    def _push_scans(self, context: Context, result: JobResult) -> None:
-        """Push the result of each of several scans to XCom, under the name of the scan."""
-        for name in result.scans if self.do_xcom_push else ():
-            context["ti"].xcom_push(key=name, value=result.of_scan(name).as_xcom())
+    def _push_results(self, context: Context, result: JobResult) -> None:
+        """Push the result of each of several scans to XCom, under the name of the scan, and that of a failed job."""
+        values = {name: result.of_scan(name) for name in result.scans if self.do_xcom_push}
+        if result.error is not None and self.do_xcom_push:
+            values[BaseXCom.XCOM_RETURN_KEY] = result
+        for key, value in values.items():
+            context["ti"].xcom_push(key=key, value=value.as_xcom())
 
     def _record_outputs(self, context: Context, result: JobResult) -> None:
         """Add rows and bytes to the asset event of the output."""

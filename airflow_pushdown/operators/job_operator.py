@@ -14,8 +14,9 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 from airflow.sdk import BaseOperatorLink, Context
 
 from airflow_pushdown.clusters.drivers import DriverPhase, driver_unreachable_error
-from airflow_pushdown.exceptions import config_error
+from airflow_pushdown.exceptions import PushdownTaskError, config_error
 from airflow_pushdown.hooks.connect_client import CONNECTION_TYPE, PushdownConnectHook, uses_spark_connect
+from airflow_pushdown.hooks.job_run import notify
 from airflow_pushdown.hooks.submission import Submission
 from airflow_pushdown.hooks.submit import PushdownSubmitHook
 from airflow_pushdown.operators.values import entries
@@ -175,7 +176,7 @@ class JobOperator(SparkSubmitOperator):
         ti = context["ti"]
         # Airflow stores the links of a task only at its end, but users need them while it runs.
         address = report_path(ti.dag_id, ti.task_id, ti.run_id, ti.map_index)
-        ti.xcom_push(key=PushdownReportLink().xcom_key, value=address)
+        notify(partial(ti.xcom_push, PushdownReportLink().xcom_key), address)
         # In one process, the hook of an earlier try may still be set. It would submit the job of that try.
         self._hook = None
         with self._job_files():
@@ -204,7 +205,11 @@ class JobOperator(SparkSubmitOperator):
             raise
         finally:
             if self._hook is not None:
-                self._job_hook().release()
+                try:
+                    self._job_hook().release()
+                except PushdownTaskError as error:
+                    # Raising here would replace the error with which the task ends, or its deferral.
+                    self.log.warning("The files of the job may not have been deleted: %s", error)
 
     def _collect(self, context: Context) -> JobResult:
         """Read the result of a job that has ended."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -68,9 +69,16 @@ def test_a_kill_without_access_to_the_cluster_ends_spark_submit(
 ) -> None:
     """The package for Kerberos is not installed here."""
     hook = make_yarn_hook(1, is_polled=False, keytab="/airflow.keytab", principal="airflow")
-    hook._job = JobProcess(["sleep", "600"], {"PATH": os.defpath})
-    hook.on_kill()
-    assert session_members(hook._job.session) == []
+    sessions: list[int] = []
+
+    def kill(process: JobProcess) -> None:
+        sessions.append(process.session)
+        killer.start()
+
+    killer = threading.Thread(target=hook.on_kill)
+    hook._job.run(["sleep", "600"], {"PATH": os.defpath}, (), on_start=kill)
+    killer.join()
+    assert session_members(sessions[0]) == []
     assert "may still run on the cluster: conn_id: the connection uses Kerberos" in capsys.readouterr().out
 
 

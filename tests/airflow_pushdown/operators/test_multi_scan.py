@@ -9,6 +9,7 @@ import pytest
 from airflow.sdk import DAG, Asset, AssetAlias
 from refusals import refusal
 
+from airflow_pushdown.exceptions import InputError
 from airflow_pushdown.operators import PushdownMultiScanOperator
 from pushdown_spark.contract import (
     IntervalSpec,
@@ -175,8 +176,20 @@ def test_each_scan_has_an_xcom_value_of_its_own() -> None:
         scans={"orders": ScanReport(rows=3, output="/lake/orders"), "users": ScanReport(error=missing)},
         error=missing,
     )
-    task()._push_scans({"ti": Instance()}, result)  # type: ignore[typeddict-item]
+    task()._push_results({"ti": Instance()}, result)  # type: ignore[typeddict-item]
     assert {name: JobResult.from_xcom(value) for name, value in xcoms.items()} == {
         "orders": JobResult(rows=3, output="/lake/orders", sources={"source": source}),
         "users": JobResult(error=missing),
+        "return_value": result,
     }
+
+
+def test_a_result_that_airflow_does_not_store_does_not_replace_the_error_of_the_job() -> None:
+    class Instance:
+        def xcom_push(self, key: str, value: object) -> None:
+            raise ConnectionError("the API server restarts")
+
+    missing = JobError(code=ErrorCode.MISSING_PATH, message="path: there is no /in", retryable=True)
+    result = JobResult(scans={"orders": ScanReport(error=missing)}, error=missing)
+    with pytest.raises(InputError, match="there is no /in"):
+        task()._finish({"ti": Instance()}, result)  # type: ignore[typeddict-item]

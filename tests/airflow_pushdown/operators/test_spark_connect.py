@@ -81,6 +81,20 @@ def test_a_scan_writes_its_rows(events: Path, spark_python: str, capfd: pytest.C
     assert TOKEN not in str(capfd.readouterr()) + json.dumps(result)
 
 
+class ForgetfulTask(RunningTask):
+    """A task instance whose API server restarts."""
+
+    def xcom_push(self, key: str, value: object) -> None:
+        """Store nothing."""
+        raise ConnectionError("the API server restarts")
+
+
+def test_a_job_continues_although_its_links_are_not_stored(events: Path, spark_python: str) -> None:
+    result = scan(events, spark_python).execute({"ti": ForgetfulTask()})  # type: ignore[typeddict-item]
+    assert str(result["application_id"]).startswith("local-")
+    assert len(list((events.parent / "out").glob("part-*.parquet"))) >= 1
+
+
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
