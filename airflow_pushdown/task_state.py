@@ -12,10 +12,11 @@ from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
 if TYPE_CHECKING:
     from airflow.sdk.types import Logger
 
-DEFERRED = "deferred"
 _NEXT_TRY_FOLLOWS = frozenset({None, "scheduled", "queued", "up_for_retry"})
 """The states of a task before its next try. A task that a user clears while it runs has the state `restarting`."""
-_NEXT_TRY_HAS_STARTED = frozenset({"running", DEFERRED})
+_NEXT_TRY_HAS_STARTED = frozenset({"running", "deferred"})
+_ENDED = frozenset({None, "failed", "success", "skipped", "upstream_failed", "removed"})
+"""The states of a deferred task after a user has ended or cleared it. With an event, it gets the state `scheduled`."""
 _SECONDS = 1.5
 """The time to wait for a response. Airflow kills a task 5 seconds after its SIGTERM."""
 
@@ -31,6 +32,15 @@ def task_state(dag_id: str, run_id: str, task_id: str, map_index: int | None) ->
     key = task_id if map_index is None or map_index < 0 else f"{task_id}_{map_index}"
     state = states[run_id][key]
     return None if state is None else str(state)
+
+
+def is_ended(task: RuntimeTaskInstance) -> bool:
+    """Return whether a deferred task has ended or was cleared. Airflow's own exceptions are passed on."""
+    try:
+        return task_state(task.dag_id, task.run_id, task.task_id, task.map_index) in _ENDED
+    except LookupError:
+        # A user has deleted the run.
+        return True
 
 
 class StoredDriver:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
-from typing import Self
+from typing import ParamSpec, Self, TypeVar
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
+from asgiref.sync import sync_to_async
 from pydantic import TypeAdapter
 
 from airflow_pushdown.clusters.drivers import (
@@ -27,19 +27,20 @@ from airflow_pushdown.clusters.yarn import YarnDrivers
 from airflow_pushdown.exceptions import PushdownTaskError
 from airflow_pushdown.exchange.exchange import Exchange, ExchangeLocation
 from airflow_pushdown.progress_reports import ProgressReports, store_progress
-from airflow_pushdown.task_state import DEFERRED, task_state
+from airflow_pushdown.task_state import is_ended
 
 _CLASS_PATH = "airflow_pushdown.triggers.driver.DriverTrigger"
 _PROGRESS_SECONDS = 30.0
 """The time between two requests for the progress of the job. A triggerer waits for many drivers at once."""
 _KILL_SECONDS = 20.0
 """The time that a cleared task's trigger waits for the end of the driver. Airflow allows 30 seconds."""
-_POLL_SECONDS = 0.2
 _HAS_ON_KILL = hasattr(BaseTrigger, "on_kill")
 """Whether Airflow calls `on_kill` of triggers, as it does since 3.3. There, their threads can also store XComs."""
 _DRIVERS: Mapping[str, Callable[..., Drivers]] = {
     drivers.kind: drivers for drivers in (StandaloneDrivers, YarnDrivers, KubernetesDrivers)
 }
+_Parameters = ParamSpec("_Parameters")
+_Result = TypeVar("_Result")
 
 
 def drivers_of(kind: str, settings: Mapping[str, object]) -> Drivers:
@@ -124,18 +125,18 @@ class DriverTrigger(BaseTrigger):
         yield TriggerEvent(event.payload())  # type: ignore[no-untyped-call]
 
     async def on_kill(self) -> None:
-        """End the driver and delete its spec and credentials, unless another triggerer waits for it now."""
-        # Airflow cancels a trigger again each second until it has ended, which would end this method but not a thread.
-        thread = threading.Thread(target=self._end_unless_deferred, name="end-driver")
-        thread.start()
-        while thread.is_alive():
-            await asyncio.sleep(_POLL_SECONDS)
+        """End the driver and delete its spec and credentials, if the task has ended or was cleared.
+
+        Otherwise, another triggerer or the next try of the task finds the driver.
+        """
+        # Airflow cancels a trigger again each second until it has ended, which must not end this.
+        await asyncio.shield(asyncio.ensure_future(_in_thread(self._end_with_task)))
 
     async def _wait(self) -> DriverEvent:
         watch = DriverWatch(drivers_of(self.kind, self.settings), self.driver_id)
         while True:
             try:
-                status = await asyncio.to_thread(watch.poll, self.log)
+                status = await _in_thread(watch.poll, self.log)
             except (ClusterUnreachableError, PushdownTaskError) as error:
                 return DriverEvent(self.driver_id, problem=str(error))
             if status.phase is not DriverPhase.ACTIVE:
@@ -152,19 +153,19 @@ class DriverTrigger(BaseTrigger):
         reports = ProgressReports(self.log.info, store)
         try:
             # Opened only once, because that may create the directory, which another process may have deleted later.
-            exchange = await asyncio.to_thread(self._open_exchange)
+            exchange = await _in_thread(self._open_exchange)
             while True:
                 await asyncio.sleep(_PROGRESS_SECONDS)
-                if (progress := await asyncio.to_thread(exchange.read_progress)) is not None:
-                    await asyncio.to_thread(reports, progress)
+                if (progress := await _in_thread(exchange.read_progress)) is not None:
+                    await _in_thread(reports, progress)
         except Exception as error:
             self.log.info("The progress of driver %s is not shown: %s", self.driver_id, error)
 
-    def _end_unless_deferred(self) -> None:
-        if self._is_still_deferred():
-            self.log.info("Another triggerer waits for driver %s", self.driver_id)
-        else:
+    def _end_with_task(self) -> None:
+        if self._is_ended():
             self._end()
+        else:
+            self.log.info("Driver %s runs on, for another triggerer or the next try of the task", self.driver_id)
 
     def _end(self) -> None:
         """End the driver and delete its files, unless the next try of a cleared task has replaced them meanwhile."""
@@ -192,14 +193,24 @@ class DriverTrigger(BaseTrigger):
     def _open_exchange(self) -> Exchange:
         return Exchange.open_shared(ExchangeLocation(**self.exchange))  # type: ignore[arg-type] # values of JSON
 
-    def _is_still_deferred(self) -> bool:
-        """Return whether the task still waits. Airflow also cancels triggers that it gives to another triggerer."""
-        ti = self.task_instance
-        if ti is None:
-            return False
+    def _is_ended(self) -> bool:
+        """Return whether Airflow knows that the task has ended or was cleared.
+
+        Airflow also cancels triggers when a triggerer stops, and when it gives them to another triggerer.
+        """
         try:
-            return task_state(ti.dag_id, ti.run_id, ti.task_id, ti.map_index) == DEFERRED
-        except Exception as error:
-            # Most cancelled triggers belong to a task that a user has ended.
+            return self.task_instance is not None and is_ended(self.task_instance)
+        except Exception as error:  # the exceptions of Airflow's client have no common class
             self.log.warning("The state of the task is not known: %s", error)
             return False
+
+
+async def _in_thread(
+    function: Callable[_Parameters, _Result], *args: _Parameters.args, **kwargs: _Parameters.kwargs
+) -> _Result:
+    """Call a function in a thread.
+
+    The function may ask Airflow, for example for a connection. In Airflow 3.1, a request from a thread of `asyncio` or
+    `threading` fails, and the triggerer confuses the responses to all later ones.
+    """
+    return await sync_to_async(function, thread_sensitive=False)(*args, **kwargs)

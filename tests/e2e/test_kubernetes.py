@@ -13,8 +13,10 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
 from cryptography.fernet import Fernet
 
 from airflow_pushdown.clusters.drivers import DriverPhase, DriverStatus
@@ -328,13 +330,15 @@ def test_a_trigger_waits_for_the_end_of_a_pod(make_hook: MakeHook, api: Kubernet
 
 
 def test_a_trigger_deletes_the_pod_of_a_task_that_a_user_has_cleared(
-    make_hook: MakeHook, api: KubernetesApi, tmp_path: Path
+    make_hook: MakeHook, api: KubernetesApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hook = make_hook()
     driver_id, _ = submit(hook)
     drivers = hook.drivers()
     assert drivers is not None
     trigger = DriverTrigger(drivers.kind, drivers.settings(), driver_id, asdict(hook.shared_location), poll_seconds=0.2)
+    trigger.task_instance = SimpleNamespace(dag_id="d", run_id="r", task_id="t", map_index=-1, try_number=1)
+    monkeypatch.setattr(RuntimeTaskInstance, "get_task_states", lambda **_given: {"r": {"t": "failed"}})
     asyncio.run(trigger.on_kill())
     assert api.pods() == {}
     assert files(tmp_path) == []

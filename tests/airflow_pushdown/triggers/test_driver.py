@@ -11,16 +11,18 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
 from airflow.triggers.base import TriggerEvent
-from standalone_master import SECRETS, START_SECONDS, MakeHook, runs, scan_on_cluster
+from asgiref.sync import async_to_sync
+from standalone_master import SECRETS, MakeHook, runs, scan_on_cluster
 
 from airflow_pushdown.clusters.drivers import DriverPhase, end_driver_or_warn
 from airflow_pushdown.clusters.standalone import StandaloneDrivers
+from airflow_pushdown.hooks.submit import PushdownSubmitHook
 from airflow_pushdown.operators import PushdownScanOperator
 from airflow_pushdown.triggers import driver as trigger_module
 from airflow_pushdown.triggers.driver import DriverEvent, DriverTrigger
 from airflow_pushdown.version_compat import TaskDeferralError
-from e2e.processes import wait_for
 from pushdown_spark.contract import JobSpec
 from pushdown_spark.contract.driver_claim import claim
 from pushdown_spark.contract.progress import progress_path
@@ -61,12 +63,75 @@ def test_a_trigger_shows_the_progress_of_its_driver(
     hook.release()
 
 
-def test_a_trigger_ends_the_driver_of_a_task_that_a_user_has_cleared(
-    make_hook: MakeHook, drivers: StandaloneDrivers, tmp_path: Path
+DELETED = "deleted"
+UNKNOWN = "unknown"
+
+
+def trigger_of(
+    hook: PushdownSubmitHook, driver_id: str, state: str | None, monkeypatch: pytest.MonkeyPatch
+) -> DriverTrigger:
+    """Return the trigger of a deferred task that has a state in Airflow now."""
+
+    def states(**_given: object) -> dict[str, dict[str, str | None]]:
+        if state == UNKNOWN:
+            raise ConnectionError("the API server restarts")
+        # Airflow 3.1 needs the event loop of the triggerer for a response.
+        return {} if state == DELETED else {"r": {"t": async_to_sync(value_in_loop)(state)}}
+
+    async def value_in_loop(value: str | None) -> str | None:
+        assert asyncio.get_running_loop() is trigger_loops[0]
+        return value
+
+    trigger_loops: list[asyncio.AbstractEventLoop] = []
+
+    class Trigger(DriverTrigger):
+        async def on_kill(self) -> None:
+            trigger_loops.append(asyncio.get_running_loop())
+            await super().on_kill()
+
+    monkeypatch.setattr(RuntimeTaskInstance, "get_task_states", states)
+    drivers = hook.drivers()
+    assert drivers is not None
+    location = asdict(hook.shared_location)
+    trigger = Trigger(drivers.kind, drivers.settings(), driver_id, location, poll_seconds=0.1)
+    trigger.task_instance = SimpleNamespace(dag_id="d", run_id="r", task_id="t", map_index=-1, try_number=1)
+    return trigger
+
+
+@pytest.mark.parametrize("state", [None, "failed", DELETED])
+def test_a_trigger_ends_the_driver_of_a_task_that_a_user_has_ended_or_cleared(
+    make_hook: MakeHook,
+    drivers: StandaloneDrivers,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    state: str | None,
 ) -> None:
     hook = make_hook()
     driver_id = str(hook.submit())
-    trigger = DriverTrigger(drivers.kind, drivers.settings(), driver_id, asdict(hook.shared_location), poll_seconds=0.1)
+    asyncio.run(trigger_of(hook, driver_id, state, monkeypatch).on_kill())
+    assert drivers.status(driver_id).state == "KILLED"
+    assert runs(tmp_path) == []
+
+
+@pytest.mark.parametrize("state", ["deferred", "running", UNKNOWN])
+def test_a_trigger_leaves_the_driver_to_another_triggerer_or_the_next_try(
+    make_hook: MakeHook, drivers: StandaloneDrivers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, state: str
+) -> None:
+    hook = make_hook()
+    driver_id = str(hook.submit())
+    asyncio.run(trigger_of(hook, driver_id, state, monkeypatch).on_kill())
+    assert drivers.status(driver_id).phase is DriverPhase.ACTIVE
+    assert len(runs(tmp_path)) == 1
+    hook.on_kill()
+    hook.release()
+
+
+def test_repeated_cancels_of_a_trigger_do_not_keep_the_driver(
+    make_hook: MakeHook, drivers: StandaloneDrivers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hook = make_hook()
+    driver_id = str(hook.submit())
+    trigger = trigger_of(hook, driver_id, "failed", monkeypatch)
 
     async def cancel() -> None:
         wait_task = asyncio.create_task(anext(trigger.run()))  # type: ignore[arg-type]
@@ -75,11 +140,12 @@ def test_a_trigger_ends_the_driver_of_a_task_that_a_user_has_cleared(
         wait_task.cancel()
         kill_task = asyncio.create_task(trigger.on_kill())
         # Airflow cancels again each second.
-        await asyncio.sleep(0)
+        await asyncio.sleep(0.1)
         kill_task.cancel()
+        while runs(tmp_path):
+            await asyncio.sleep(0.1)
 
     asyncio.run(cancel())
-    wait_for("the end of the exchange", lambda: runs(tmp_path) == [], START_SECONDS)
     assert drivers.status(driver_id).state == "KILLED"
 
 
@@ -95,8 +161,7 @@ def test_a_trigger_keeps_the_files_of_the_next_try(
         end_driver_or_warn(*arguments)  # type: ignore[arg-type]
 
     monkeypatch.setattr(trigger_module, "end_driver_or_warn", end_slowly)
-    trigger = DriverTrigger(drivers.kind, drivers.settings(), driver_id, asdict(hook.shared_location), poll_seconds=0.1)
-    asyncio.run(trigger.on_kill())
+    asyncio.run(trigger_of(hook, driver_id, None, monkeypatch).on_kill())
 
     assert drivers.status(driver_id).state == "KILLED"
     spec = following.exchange.read_spec()
