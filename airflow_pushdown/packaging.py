@@ -68,8 +68,15 @@ def private_cache(directory: Path | None = None) -> Path:
     """
     directory = directory if directory is not None else Path(tempfile.gettempdir()) / f"airflow-pushdown-{os.getuid()}"
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    _check_owner(directory)
+    info = directory.lstat()
+    if not stat.S_ISDIR(info.st_mode) or is_unsafe(info):
+        raise PermissionError(f"{directory}: must be a directory that only user {os.getuid()} may write to; remove it")
     return directory
+
+
+def is_unsafe(info: os.stat_result) -> bool:
+    """Return whether other users than root may write to a directory, whose files run as code of this user."""
+    return info.st_uid not in (0, os.getuid()) or bool(info.st_mode & (stat.S_IWGRP | stat.S_IWOTH))
 
 
 def _package_files(package: Path) -> dict[str, bytes]:
@@ -110,13 +117,6 @@ def _compile(name: str, source: bytes) -> bytes:
     """Return a compiled module that Python does not check against its source (PEP 552), which is in the archive."""
     code = compile(source, name, "exec", dont_inherit=True, optimize=0)
     return importlib.util.MAGIC_NUMBER + _UNCHECKED + importlib.util.source_hash(source) + marshal.dumps(code)
-
-
-def _check_owner(directory: Path) -> None:
-    """Raise PermissionError for a directory that another user owns or may write to."""
-    info = directory.lstat()
-    if not stat.S_ISDIR(info.st_mode) or info.st_uid != os.getuid() or info.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        raise PermissionError(f"{directory}: must be a directory that only user {os.getuid()} may write to; remove it")
 
 
 def _write_atomically(target: Path, content: bytes) -> None:

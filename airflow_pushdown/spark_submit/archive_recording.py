@@ -19,7 +19,7 @@ from pathlib import Path
 
 from airflow_pushdown.exceptions import PushdownTaskError
 from airflow_pushdown.packaging import private_cache
-from airflow_pushdown.spark_submit.class_archive import ClassArchive, class_archive
+from airflow_pushdown.spark_submit.class_archive import ClassArchive, class_archive, delete_unused
 from airflow_pushdown.spark_submit.conf_directory import CLASS_PATH_KEY
 from airflow_pushdown.spark_submit.jvm_options import user_options
 from airflow_pushdown.spark_submit.spark_installation import SparkInstallation
@@ -127,16 +127,8 @@ def _archive_use(
     # Another job may have recorded it in the meantime.
     if archive.is_decided:
         return ArchiveUse(archive, is_recording=False) if archive.is_usable else None
-    _delete_unused(directory)
+    with contextlib.suppress(OSError):
+        delete_unused(directory, time.time() - _UNUSED_DAYS * 86_400)
     archive.prepare()
     log.info("The JVM of this job records its classes for later jobs, which takes some seconds when the job has ended")
     return ArchiveUse(archive, is_recording=True)
-
-
-def _delete_unused(directory: Path) -> None:
-    """Delete the archives of installations that no job has used for a while."""
-    oldest = time.time() - _UNUSED_DAYS * 86_400
-    for path in directory.glob("*.jsa"):
-        with contextlib.suppress(OSError):
-            if path.stat().st_mtime < oldest:
-                path.unlink()

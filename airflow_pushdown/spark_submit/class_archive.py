@@ -11,7 +11,6 @@ import fcntl
 import hashlib
 import logging
 import os
-import stat
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from airflow_pushdown.exceptions import config_error
-from airflow_pushdown.packaging import job_archive, package_directory
+from airflow_pushdown.packaging import is_unsafe, job_archive, package_directory
 from airflow_pushdown.spark_submit.conf_directory import unmovable_file, without_directory
 from airflow_pushdown.spark_submit.environment import child_environment
 from airflow_pushdown.spark_submit.java import find_java
@@ -37,6 +36,8 @@ _SEPARATORS = ':"\\'
 _VERIFIED = "-XX:+VerifySharedSpaces"
 """The option with which a JVM compares the checksums of an archive, and ignores a damaged one."""
 _EMPTY = "no-settings"
+_DIGITS = 16
+"""The number of hexadecimal digits in the name of an archive."""
 
 log = logging.getLogger(__name__)
 
@@ -152,6 +153,15 @@ class ClassArchive:
                 yield True
 
 
+def delete_unused(directory: Path, oldest: float) -> None:
+    """Delete archives that are older than a time, with their other files. The files of other programs stay."""
+    for path in {file.with_suffix(".jsa") for file in directory.glob(f"spark-{'[0-9a-f]' * _DIGITS}.*")}:
+        files = list(directory.glob(f"{path.stem}.*"))
+        if max(file.stat().st_mtime for file in files) < oldest:
+            for file in files:
+                file.unlink()
+
+
 def class_archive(
     directory: Path,
     installation: SparkInstallation,
@@ -183,7 +193,7 @@ def class_archive(
     for file in (java, *installation.jars):
         info = file.stat()
         digest.update(f"{file} {info.st_size} {info.st_mtime_ns}\n".encode())
-    return ClassArchive(cache / f"spark-{digest.hexdigest()[:16]}.jsa", home)
+    return ClassArchive(cache / f"spark-{digest.hexdigest()[:_DIGITS]}.jsa", home)
 
 
 def _private_directory(directory: Path) -> Path:
@@ -193,14 +203,15 @@ def _private_directory(directory: Path) -> Path:
         )
     try:
         directory.mkdir(mode=0o755, parents=True, exist_ok=True)
-        mode = directory.stat().st_mode
+        info = directory.stat()
     except OSError as error:
         raise config_error(
             f"class_archives: {directory} cannot be used ({error.strerror}); set another directory"
         ) from error
-    if mode & stat.S_IWOTH:
+    if is_unsafe(info):
         raise config_error(
-            f"class_archives: every user may write to {directory}, whose files run as code; restrict its permissions"
+            f"class_archives: other users may write to {directory}, whose files run as code; let user {os.getuid()} or "
+            "root own it, and remove the right of its group and of others to write"
         )
     return directory
 

@@ -195,7 +195,7 @@ def test_a_class_archive_directory_that_every_user_may_write_to_is_a_failure(
 ) -> None:
     monkeypatch.delenv("SPARK_SUBMIT_OPTS", raising=False)
     tmp_path.chmod(0o777)
-    assert "every user may write to" in failure("CDS archives", class_archives=str(tmp_path))
+    assert "other users may write to" in failure("CDS archives", class_archives=str(tmp_path))
 
 
 def test_jars_come_from_the_installation_or_from_packages() -> None:

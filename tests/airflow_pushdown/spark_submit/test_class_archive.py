@@ -220,6 +220,22 @@ def test_other_jobs_run_without_an_archive_while_one_job_records_it(
     assert automatic(installation, environment, {"spark.driver.extraClassPath": "/jars/a.jar"}) == (True, True)
 
 
+def test_a_recording_deletes_unused_archives_and_no_file_of_another_program(
+    installation: SparkInstallation, environment: dict[str, str], cache: Path
+) -> None:
+    used = record_classes(installation, environment)
+    unused = {cache / f"spark-0123456789abcdef.{suffix}" for suffix in ("jsa", "bytes", "draft", "lock")}
+    foreign = {cache / name for name in ("classes.jsa", "spark-events.jsa", "spark-0123456789abcdef")}
+    for file in (*unused, *foreign, *used.path.parent.glob(f"{used.path.stem}.*")):
+        file.touch()
+        os.utime(file, (0, 0))
+    os.utime(used.path)
+    assert automatic(installation, environment, {"spark.driver.extraClassPath": "/jars/a.jar"}) == (True, True)
+    assert [file for file in unused if file.exists()] == []
+    assert [file for file in foreign if not file.exists()] == []
+    assert used.is_usable
+
+
 def test_an_archive_that_was_cut_short_is_recorded_again(
     installation: SparkInstallation, environment: dict[str, str], cache: Path
 ) -> None:
@@ -339,7 +355,7 @@ def test_pods_use_the_archive_in_a_named_directory(
     archive.keep_draft()
     assert automatic(installation, environment, directory=directory) == (True, False)
     archive.path.parent.chmod(0o777)
-    with pytest.raises(ConfigError, match="class_archives: every user may write to"):
+    with pytest.raises(ConfigError, match="class_archives: other users may write to"):
         automatic(installation, environment, directory=directory)
 
 
@@ -379,9 +395,23 @@ def test_other_java_options_and_paths_with_special_characters_are_kept(tmp_path:
 def test_an_unsuitable_archive_directory_is_rejected(tmp_path: Path, installation: SparkInstallation) -> None:
     with pytest.raises(ConfigError, match=r"class_archives: .* the path becomes a JVM option and must not contain"):
         class_archive(tmp_path / "a:b", installation, os.environ)
-    tmp_path.chmod(0o777)
-    with pytest.raises(ConfigError, match="class_archives: every user may write to"):
-        class_archive(tmp_path, installation, os.environ)
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match=r"class_archives: .* cannot be used"):
         class_archive(tmp_path / "file", installation, os.environ)
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o775])
+def test_a_directory_that_others_may_write_to_is_rejected(
+    tmp_path: Path, installation: SparkInstallation, mode: int
+) -> None:
+    tmp_path.chmod(mode)
+    with pytest.raises(ConfigError, match="class_archives: other users may write to"):
+        class_archive(tmp_path, installation, os.environ)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root may give a directory to another user")
+def test_a_directory_of_another_user_is_rejected(tmp_path: Path, installation: SparkInstallation) -> None:
+    tmp_path.chmod(0o755)
+    os.chown(tmp_path, 61_000, -1)
+    with pytest.raises(ConfigError, match="class_archives: other users may write to"):
+        class_archive(tmp_path, installation, os.environ)
