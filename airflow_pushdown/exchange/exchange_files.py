@@ -54,7 +54,10 @@ class DirectoryFiles:
     @property
     def is_private(self) -> bool:
         """Whether no other user can read the files. Some file systems ignore permissions."""
-        status = self.directory.stat()
+        with _typed_errors("read", str(self.directory)):
+            # An earlier try may have deleted its directory meanwhile.
+            self.create()
+            status = self.directory.stat()
         return status.st_uid == os.getuid() and not status.st_mode & 0o077
 
     def location(self, name: str) -> str:

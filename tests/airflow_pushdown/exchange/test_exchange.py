@@ -269,6 +269,14 @@ def test_without_a_key_credentials_are_not_written_where_others_can_read(tmp_pat
     assert exchange.read_spec() is not None
 
 
+def test_a_directory_that_an_earlier_try_has_deleted_is_created_again(tmp_path: Path) -> None:
+    exchange = Exchange.open_shared(ExchangeLocation(str(tmp_path), "run"))
+    Exchange.open_shared(ExchangeLocation(str(tmp_path), "run")).discard()
+    exchange.prepare(SPEC, SECRETS)
+    assert mode(directory(exchange)) == 0o700
+    assert exchange.read_spec() is not None
+
+
 def test_hidden_settings_stay_on_this_machine(tmp_path: Path) -> None:
     exchange = Exchange.open_shared(ExchangeLocation(str(tmp_path), "run"))
     path = exchange.hide("spark.my.secret hush-5")
