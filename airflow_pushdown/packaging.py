@@ -57,7 +57,7 @@ def job_archive(cache: Path | None = None, package: Path | None = None) -> Path:
     files = _package_files(package)
     target = directory / f"pushdown_spark-{_digest(files)}.zip"
     if not _is_complete(target, files):
-        _write_atomically(target, archive_bytes(package))
+        write_atomically(target, archive_bytes(package), 0o600)
     return target
 
 
@@ -119,9 +119,17 @@ def _compile(name: str, source: bytes) -> bytes:
     return importlib.util.MAGIC_NUMBER + _UNCHECKED + importlib.util.source_hash(source) + marshal.dumps(code)
 
 
-def _write_atomically(target: Path, content: bytes) -> None:
-    """Write a file next to the target and rename it, so that a concurrent task never reads a partial archive."""
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=".pushdown_spark-")
-    with os.fdopen(handle, "wb") as file:
-        file.write(content)
-    Path(name).replace(target)
+def write_atomically(target: Path, content: bytes, mode: int) -> None:
+    """Write a file next to the target and rename it, so that nobody reads a partial file.
+
+    Other workers may write the same target. In containers, they may have the same process id.
+    """
+    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.stem}-")
+    draft = Path(name)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            os.fchmod(file.fileno(), mode)
+            file.write(content)
+        draft.replace(target)
+    finally:
+        draft.unlink(missing_ok=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +18,7 @@ from airflow_pushdown.clusters.drivers import (
     call_cluster,
 )
 from airflow_pushdown.exceptions import config_error
-from airflow_pushdown.packaging import job_archive, job_program
+from airflow_pushdown.packaging import job_archive, job_program, write_atomically
 from pushdown_spark.local_paths import local_path
 
 _RUNNER = "org.apache.spark.deploy.PythonRunner"
@@ -48,9 +47,7 @@ def shared_program(exchange_dir: str) -> SharedProgram:
     archive.chmod(0o644)
     program = archive.with_name(f"{archive.stem}.py")
     if not program.is_file():
-        draft = program.with_name(f".{program.name}-{os.getpid()}")
-        shutil.copyfile(job_program(), draft)
-        draft.replace(program)
+        write_atomically(program, job_program().read_bytes(), 0o644)
     return SharedProgram(program, archive)
 
 

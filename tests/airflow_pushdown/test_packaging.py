@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_pushdown.packaging import job_archive, job_program, package_directory
+from airflow_pushdown.packaging import job_archive, job_program, package_directory, write_atomically
 
 
 @pytest.fixture
@@ -65,6 +65,13 @@ def test_a_directory_that_others_can_write_to_raises(package: Path, tmp_path: Pa
     cache.chmod(0o777)
     with pytest.raises(PermissionError, match="must be a directory that only user"):
         job_archive(cache, package)
+
+
+def test_a_file_that_cannot_be_written_leaves_no_draft(tmp_path: Path) -> None:
+    (tmp_path / "archive.zip").mkdir()
+    with pytest.raises(IsADirectoryError):
+        write_atomically(tmp_path / "archive.zip", b"content", 0o600)
+    assert [file.name for file in tmp_path.iterdir()] == ["archive.zip"]
 
 
 def evaluate_in_archive(python: str, archive: Path, expression: str) -> str:

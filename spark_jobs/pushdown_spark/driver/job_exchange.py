@@ -98,13 +98,16 @@ def _write_text(path: str, text: str, spec_path: str | None) -> None:
             files.write_text(path, text)
         return
     target = Path(local)
-    with tempfile.NamedTemporaryFile(
-        "w", encoding="utf-8", dir=target.parent, prefix=f".{target.name}.", delete=False
-    ) as draft:
-        # A temporary file is private. The task may run as another user of the directory's group.
-        os.fchmod(draft.fileno(), 0o600 | target.parent.stat().st_mode & 0o060)
-        draft.write(text)
-    Path(draft.name).replace(target)
+    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    draft = Path(name)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            # A temporary file is private. The task may run as another user of the directory's group.
+            os.fchmod(file.fileno(), 0o600 | target.parent.stat().st_mode & 0o060)
+            file.write(text)
+        draft.replace(target)
+    finally:
+        draft.unlink(missing_ok=True)
 
 
 def _delete(path: str) -> None:

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
-from airflow_pushdown.clusters.standalone import SharedProgram, standalone_command, standalone_environment
+from airflow_pushdown.clusters.standalone import (
+    SharedProgram,
+    shared_program,
+    standalone_command,
+    standalone_environment,
+)
+from airflow_pushdown.packaging import job_program
 
 
 def test_the_command_runs_python_through_a_java_class() -> None:
@@ -23,3 +30,14 @@ def test_the_command_runs_python_through_a_java_class() -> None:
 
 def test_the_driver_gets_no_variables_about_the_workers_machine() -> None:
     assert standalone_environment({"SPARK_LOCAL_IP": "10.0.0.1", "SPARK_USER": "me"}) == {"SPARK_USER": "me"}
+
+
+def test_workers_with_one_process_id_do_not_write_one_file(tmp_path: Path) -> None:
+    """Workers in containers often have the same process id."""
+    program = shared_program(str(tmp_path)).program
+    program.unlink()
+    other = program.with_name(f".{program.name}-{os.getpid()}")
+    other.write_text("the first lines, from another worker")
+    assert shared_program(str(tmp_path)).program.read_bytes() == job_program().read_bytes()
+    assert other.read_text() == "the first lines, from another worker"
+    assert program.stat().st_mode & 0o777 == 0o644

@@ -121,6 +121,13 @@ def test_the_group_of_a_shared_directory_can_read_the_result(
     assert (directory / "result.json").stat().st_mode & 0o777 == file_mode
 
 
+def test_a_result_that_cannot_be_written_leaves_no_draft(tmp_path: Path) -> None:
+    (tmp_path / "result.json").mkdir()
+    with pytest.raises(IsADirectoryError):
+        write_result(str(tmp_path / "result.json"), JobResult(rows=1))
+    assert [file.name for file in tmp_path.iterdir()] == ["result.json"]
+
+
 @pytest.fixture
 def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """Run the test in the directory of a driver, as a worker of a standalone cluster does. Return the driver's id."""
