@@ -60,7 +60,8 @@ class JobRun:
         try:
             process = JobProcess(command, environment, private)
         except OSError as error:
-            raise retryable_error(f"{command[0]} cannot be started ({error.strerror})") from error
+            # The watchdog of the job may be the program that cannot be started.
+            raise retryable_error(f"{error.filename or command[0]} cannot be started ({error.strerror})") from error
         with process:
             on_start(process)
             self._process = process

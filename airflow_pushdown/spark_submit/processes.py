@@ -40,6 +40,8 @@ _KILL_SECONDS = 30.0
 """The time that processes have to end after SIGKILL. A process that waits for a lost file system takes longer."""
 
 _POLL_SECONDS = 0.05
+_LOADER = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "PYTHONHOME")
+"""Variables without which some Python programs do not start."""
 _DISMISSAL = "done"
 """The line that ends the watchdog of a job that has ended."""
 
@@ -156,14 +158,18 @@ class _Watchdog:
     """A process that ends a session and deletes private directories if the task is killed."""
 
     def __init__(self) -> None:
+        # Without the worker's other variables, which may have credentials.
+        loader = {name: os.environ[name] for name in _LOADER if name in os.environ}
         self._popen = subprocess.Popen(  # noqa: S603 - this very file
             [sys.executable, "-P", str(Path(__file__))],
-            env={"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            env={**loader, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
             start_new_session=True,
         )
+        self._reporter = threading.Thread(target=self._report_failure, name="watchdog-reporter", daemon=True)
+        self._reporter.start()
 
     def watch(self, session: int, private: Sequence[Path]) -> None:
         """Send the session to end, and the directories to delete."""
@@ -172,14 +178,29 @@ class _Watchdog:
     def dismiss(self) -> None:
         """Tell the watchdog that the job has ended, and wait until it ends."""
         self._send(_lines(_DISMISSAL))
+        assert self._popen.stdin is not None
         with contextlib.suppress(BrokenPipeError):
-            self._popen.communicate()
+            self._popen.stdin.close()
+        self._reporter.join()
 
     def _send(self, message: bytes) -> None:
         assert self._popen.stdin is not None
         with contextlib.suppress(BrokenPipeError):
             self._popen.stdin.write(message)
             self._popen.stdin.flush()
+
+    def _report_failure(self) -> None:
+        """Wait for the end of the watchdog, and log a warning if it could not run until the end of the job."""
+        assert self._popen.stderr is not None
+        with self._popen.stderr as stream:
+            lines = stream.read().decode("utf-8", errors="replace").splitlines()
+        if returncode := self._popen.wait():
+            log.warning(
+                "A SIGKILL of this task would not end its job, because the watchdog %s has ended with exit code %d: %s",
+                sys.executable,
+                returncode,
+                lines[-1] if lines else "it printed no lines",
+            )
 
 
 def watch(orders: BinaryIO) -> None:

@@ -75,3 +75,11 @@ def test_the_end_of_a_job_ends_its_process() -> None:
 def test_a_missing_program_is_a_typed_error() -> None:
     with pytest.raises(SubmitFailedError, match="/no/such/program cannot be started"):
         JobRun(Submission(spec=SPEC)).run(["/no/such/program"], ENVIRONMENT, ())
+
+
+def test_the_error_names_the_program_that_cannot_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(SubmitFailedError, match="/no/such/program cannot be started"):
+        JobRun(Submission(spec=SPEC)).run(["/no/such/program"], ENVIRONMENT, ())
+    monkeypatch.setattr(sys, "executable", "/no/such/python")
+    with pytest.raises(SubmitFailedError, match="/no/such/python cannot be started"):
+        JobRun(Submission(spec=SPEC)).run(["echo"], ENVIRONMENT, ())

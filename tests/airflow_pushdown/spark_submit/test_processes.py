@@ -210,3 +210,33 @@ def test_no_watchdog_remains_after_a_job() -> None:
     list(job.lines())
     assert job.wait() == 0
     assert not [child for child in psutil.Process().children() if "processes.py" in " ".join(child.cmdline())]
+
+
+def test_a_watchdog_that_cannot_run_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\necho 'libpython.so: cannot open shared object file' >&2\nexit 127\n")
+    python.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(python))
+    job = JobProcess(["echo", "done"], {"PATH": os.defpath})
+    assert list(job.lines()) == ["done"]
+    assert job.wait() == 0
+    assert "A SIGKILL of this task would not end its job" in caplog.text
+    assert "exit code 127: libpython.so: cannot open shared object file" in caplog.text
+
+
+def test_the_watchdog_finds_the_libraries_of_its_python_and_gets_no_credential(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    python = tmp_path / "python"
+    python.write_text(f'#!/bin/sh\nenv > {tmp_path}/variables\nexec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(python))
+    monkeypatch.setenv("LD_LIBRARY_PATH", "/opt/python/lib")
+    monkeypatch.setenv("AIRFLOW_CONN_MINE", "hush-9")
+    job = JobProcess(["echo", "done"], {"PATH": os.defpath})
+    assert job.wait() == 0
+    variables = (tmp_path / "variables").read_text()
+    assert "LD_LIBRARY_PATH=/opt/python/lib" in variables
+    assert "hush-9" not in variables
