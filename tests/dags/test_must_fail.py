@@ -10,7 +10,7 @@ import subprocess
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -45,14 +45,15 @@ ROOT = Path(__file__).resolve().parents[2]
 Parameters = dict[str, Any]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Failure:
     """A task that fails, and its exception with a part of the message.
 
-    `has_result` is whether a job has run whose result is pushed. Failures of the job that reach the task in the same
-    way as others are nightly.
+    DATA in the parameters is the directory of the files. `has_result` is whether a job has run whose result is pushed.
+    Failures of the job that reach the task in the same way as others are nightly.
     """
 
+    name: str
     parameters: Parameters
     error: type[PushdownTaskError]
     message: str
@@ -61,88 +62,132 @@ class Failure:
     is_nightly: bool = False
 
 
-def failures(data: str) -> dict[str, Failure]:
-    """Return the failures by name, over the files in a directory."""
-    schema: Parameters = {"format": "json", "schema": "a int, b string"}
-    good: Parameters = {**schema, "path": f"{data}/good"}
-    kill: Parameters = {"PYTHONPATH": str(ROOT / "tests" / "e2e" / "hostile")}
-    tables = {
-        "flights": {**good, "schema": "tailnum string, b string"},
-        "planes": {**good, "schema": "tailnum string, a int"},
-    }
-    return {
-        "bad_predicate": Failure(good | {"where": "a = = 2"}, PredicateError, "'= 2'", has_result=False),
-        "bad_schema": Failure(good | {"schema": "a int b string"}, SchemaError, "schema", is_nightly=True),
-        "unknown_column": Failure(
-            good | {"schema": "tailnum string", "columns": ["tailnmu"]}, ColumnError, "tailnum", has_result=False
-        ),
-        "join_unknown_column": Failure(
-            {
-                "sources": tables,
-                "query": "SELECT p.a FROM flights AS f JOIN planes AS p ON f.tailnmu = p.tailnum WHERE f.b = 'x'",
-            },
-            ColumnError,
-            "tailnmu",
-            PushdownJoinOperator,
-            is_nightly=True,
-        ),
-        "missing_path": Failure(schema | {"path": f"{data}/no/such/*.json"}, InputError, "no/such", is_nightly=True),
-        "truncated_gzip": Failure(
-            schema | {"path": f"{data}/truncated"}, InputError, "broken.json.gz", is_nightly=True
-        ),
-        "unreadable_gzip": Failure(
-            schema | {"path": f"{data}/unreadable", "where": "b = 'x'", "reader": "pushdown"},
-            InputError,
-            "rows.json.gz: it is not a gzip file",
-            is_nightly=True,
-        ),
-        "corrupt_avro_block": Failure(
-            {"path": f"{data}/avro", "format": "avro", "where": "a >= 0", "reader": "pushdown"},
-            InputError,
-            "damaged.avro, block 1 at byte ",
-            is_nightly=True,
-        ),
-        "output_exists": Failure(
-            good | {"output": f"{data}/existing", "output_mode": "errorifexists"}, ExistingOutputError, "existing"
-        ),
-        "disk_full": Failure(schema | {"path": f"{data}/many", "output": f"{data}/tiny/out"}, DiskFullError, "space"),
-        "remote_refused": Failure(
-            {"source_conn_id": "must_fail_db", "table": "no_such_table", "where": "a = 2"},
-            DatabaseRefusedError,
-            "no table no_such_table",
-            RemoteScanOperator,
-        ),
-        # It must not mean YARN.
-        "missing_connection": Failure(
-            good | {"conn_id": "no_such_spark"}, ConfigError, "no_such_spark", has_result=False
-        ),
-        "submit_not_found": Failure(
-            good | {"spark_binary": "no-such-spark-submit"},
-            SparkSubmitNotFoundError,
-            "spark-submit not found",
-            has_result=False,
-        ),
-        # Without a template, the constructor would raise.
-        "use_selected_by_spark": Failure(
-            {"path": f"{data}/good", "schema": "a int", "use_selected": True, "reader": "{{ 'spark' }}"},
-            ConfigError,
-            "use_selected=True needs reader='pushdown'",
-            LazyOrcScanOperator,
-            has_result=False,
-        ),
-        # SIGKILL, as if memory ran out.
-        "driver_killed": Failure(
-            good | {"env_vars": kill | {"HOSTILE_TO": "job.py"}},
-            DriverKilledError,
-            "SIGKILL",
-            has_result=False,
-        ),
-        "worker_killed": Failure(
-            good | {"where": "a = 2", "reader": "pushdown", "env_vars": kill | {"HOSTILE_TO": "pyspark.daemon"}},
-            WorkerKilledError,
-            "worker",
-        ),
-    }
+JSON: Parameters = {"format": "json", "schema": "a int, b string"}
+GOOD: Parameters = {**JSON, "path": "DATA/good"}
+HOSTILE: Parameters = {"PYTHONPATH": str(ROOT / "tests" / "e2e" / "hostile")}
+TABLES: Parameters = {
+    "flights": {**GOOD, "schema": "tailnum string, b string"},
+    "planes": {**GOOD, "schema": "tailnum string, a int"},
+}
+UNKNOWN_KEY = "SELECT p.a FROM flights AS f JOIN planes AS p ON f.tailnmu = p.tailnum WHERE f.b = 'x'"
+
+FAILURES = (
+    Failure(
+        name="bad_predicate",
+        parameters=GOOD | {"where": "a = = 2"},
+        error=PredicateError,
+        message="'= 2'",
+        has_result=False,
+    ),
+    Failure(
+        name="bad_schema",
+        parameters=GOOD | {"schema": "a int b string"},
+        error=SchemaError,
+        message="schema",
+        is_nightly=True,
+    ),
+    Failure(
+        name="unknown_column",
+        parameters=GOOD | {"schema": "tailnum string", "columns": ["tailnmu"]},
+        error=ColumnError,
+        message="tailnum",
+        has_result=False,
+    ),
+    Failure(
+        name="join_unknown_column",
+        operator=PushdownJoinOperator,
+        parameters={"sources": TABLES, "query": UNKNOWN_KEY},
+        error=ColumnError,
+        message="tailnmu",
+        is_nightly=True,
+    ),
+    Failure(
+        name="missing_path",
+        parameters=JSON | {"path": "DATA/no/such/*.json"},
+        error=InputError,
+        message="no/such",
+        is_nightly=True,
+    ),
+    Failure(
+        name="truncated_gzip",
+        parameters=JSON | {"path": "DATA/truncated"},
+        error=InputError,
+        message="broken.json.gz",
+        is_nightly=True,
+    ),
+    Failure(
+        name="unreadable_gzip",
+        parameters=JSON | {"path": "DATA/unreadable", "where": "b = 'x'", "reader": "pushdown"},
+        error=InputError,
+        message="rows.json.gz: it is not a gzip file",
+        is_nightly=True,
+    ),
+    Failure(
+        name="corrupt_avro_block",
+        parameters={"path": "DATA/avro", "format": "avro", "where": "a >= 0", "reader": "pushdown"},
+        error=InputError,
+        message="damaged.avro, block 1 at byte ",
+        is_nightly=True,
+    ),
+    Failure(
+        name="output_exists",
+        parameters=GOOD | {"output": "DATA/existing", "output_mode": "errorifexists"},
+        error=ExistingOutputError,
+        message="existing",
+    ),
+    Failure(
+        name="disk_full",
+        parameters=JSON | {"path": "DATA/many", "output": "DATA/tiny/out"},
+        error=DiskFullError,
+        message="space",
+    ),
+    Failure(
+        name="remote_refused",
+        operator=RemoteScanOperator,
+        parameters={"source_conn_id": "must_fail_db", "table": "no_such_table", "where": "a = 2"},
+        error=DatabaseRefusedError,
+        message="no table no_such_table",
+    ),
+    # It must not mean YARN.
+    Failure(
+        name="missing_connection",
+        parameters=GOOD | {"conn_id": "no_such_spark"},
+        error=ConfigError,
+        message="no_such_spark",
+        has_result=False,
+    ),
+    Failure(
+        name="submit_not_found",
+        parameters=GOOD | {"spark_binary": "no-such-spark-submit"},
+        error=SparkSubmitNotFoundError,
+        message="spark-submit not found",
+        has_result=False,
+    ),
+    # Without a template, the constructor would raise.
+    Failure(
+        name="use_selected_by_spark",
+        operator=LazyOrcScanOperator,
+        parameters={"path": "DATA/good", "schema": "a int", "use_selected": True, "reader": "{{ 'spark' }}"},
+        error=ConfigError,
+        message="use_selected=True needs reader='pushdown'",
+        has_result=False,
+    ),
+    # SIGKILL, as if memory ran out.
+    Failure(
+        name="driver_killed",
+        parameters=GOOD | {"env_vars": HOSTILE | {"HOSTILE_TO": "job.py"}},
+        error=DriverKilledError,
+        message="SIGKILL",
+        has_result=False,
+    ),
+    Failure(
+        name="worker_killed",
+        parameters=GOOD
+        | {"where": "a = 2", "reader": "pushdown", "env_vars": HOSTILE | {"HOSTILE_TO": "pyspark.daemon"}},
+        error=WorkerKilledError,
+        message="worker",
+    ),
+)
 
 
 @pytest.fixture(scope="module")
@@ -199,34 +244,36 @@ def tiny_disk(data: Path) -> Iterator[Path]:
 
 @pytest.fixture(
     params=[
-        pytest.param(name, id=name, marks=pytest.mark.nightly if failure.is_nightly else ())
-        for name, failure in failures("/nowhere").items()
+        pytest.param(failure, id=failure.name, marks=pytest.mark.nightly if failure.is_nightly else ())
+        for failure in FAILURES
     ]
 )
-def name(
+def failure(
     data: Path, local_spark: str, spark_python: str, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
-) -> str:
-    """Prepare the environment of a failure, and return its name."""
-    if request.param == "disk_full":
+) -> Failure:
+    """Prepare the environment of a failure, and return it."""
+    case: Failure = request.param
+    if case.name == "disk_full":
         request.getfixturevalue("tiny_disk")
     monkeypatch.setenv("AIRFLOW_CONN_MUST_FAIL_DB", json.dumps({"conn_type": "sqlite", "host": str(data / "shop.db")}))
     monkeypatch.setenv("AIRFLOW_PUSHDOWN_SPARK_PYTHON", spark_python)
-    return str(request.param)
+    return replace(case, parameters=json.loads(json.dumps(case.parameters).replace("DATA", str(data))))
 
 
 def listing(data: Path) -> set[str]:
     return {str(path.relative_to(data)) for path in data.rglob("*")}
 
 
-def test_the_task_fails_with_the_expected_error(name: str, data: Path, register_dag: Callable[[DAG], None]) -> None:
-    failure = failures(str(data))[name]
+def test_the_task_fails_with_the_expected_error(
+    failure: Failure, data: Path, register_dag: Callable[[DAG], None]
+) -> None:
     errors: list[BaseException | str | None] = []
 
     def remember(context: Context) -> None:
         errors.append(context.get("exception"))
 
-    with DAG(name, schedule=None, start_date=datetime(2026, 1, 1), catchup=False) as dag:
-        parameters: Parameters = {"output": f"{data}/out/{name}", **failure.parameters}
+    with DAG(failure.name, schedule=None, start_date=datetime(2026, 1, 1), catchup=False) as dag:
+        parameters: Parameters = {"output": f"{data}/out/{failure.name}", **failure.parameters}
         failure.operator(task_id="scan", on_failure_callback=[remember], **parameters)
     register_dag(dag)
     before = listing(data)
