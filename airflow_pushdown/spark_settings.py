@@ -45,13 +45,14 @@ FIXED_SETTINGS: tuple[FixedSetting, ...] = (
     ),
 )
 
-SPARK_USES_SELECTED = UnsafeSetting(
-    "orc.filter.use.selected",
-    "true",
-    "orc",
-    "with orc.filter.use.selected, the ORC reader of Spark 4.3.0 returns no rows",
+UNSAFE_SETTINGS: tuple[UnsafeSetting, ...] = (
+    UnsafeSetting(
+        "orc.filter.use.selected",
+        "true",
+        "orc",
+        "with orc.filter.use.selected, the ORC reader of Spark 4.3.0 returns no rows",
+    ),
 )
-UNSAFE_SETTINGS: tuple[UnsafeSetting, ...] = (SPARK_USES_SELECTED,)
 
 SUBMIT_DEFAULTS: Mapping[str, str] = {"spark.log.level": "WARN"}
 """Defaults for spark-submit that `conf` may change. At INFO, Spark's own lines hide the report."""

@@ -99,8 +99,9 @@ class PushdownFilesOperator(PushdownBaseOperator):
         with naming_parameters({}):
             query = query_of_rows(self.columns, self.where, self._interval, self.limit)
             source = self._source()
-        if not isinstance(source, SourceSpec) or source.format is SourceFormat.ORC:
-            source = source.model_copy(update={"orc": self.orc_options()})
+            if not isinstance(source, SourceSpec) or source.format is SourceFormat.ORC:
+                # Validated again, because an ORC option may not fit the reader.
+                source = source.model_validate({**dict(source), "orc": self.orc_options()})
         return JobRequest(sources={ONLY_SOURCE: source}, query=query)
 
     def _source(self) -> SourceSpec | TableSourceSpec:

@@ -12,8 +12,7 @@ from airflow_pushdown.operators.base_operator import all_renderers, all_template
 from airflow_pushdown.operators.file_operator import PushdownFilesOperator
 from airflow_pushdown.operators.values import input_note, naming_parameters
 from airflow_pushdown.parameters import DEFAULT_MIN_SEEK_SIZE, LAZY_ORC, SOURCE_FORMATS
-from airflow_pushdown.spark_settings import SPARK_USES_SELECTED
-from pushdown_spark.contract import ErrorCode, OrcOptions, ReaderChoice
+from pushdown_spark.contract import OrcOptions
 
 _AUTO = "auto"
 
@@ -64,9 +63,9 @@ class LazyOrcScanOperator(PushdownFilesOperator):
         return SOURCE_FORMATS[LAZY_ORC]
 
     def orc_options(self) -> OrcOptions:
-        """Return the ORC options. Raises `ConfigError` if one is invalid or does not fit the reader."""
+        """Return the ORC options. Raises `ConfigError` if one is invalid."""
         with naming_parameters({}):
-            options = OrcOptions.model_validate(
+            return OrcOptions.model_validate(
                 {
                     "sarg_to_filter": self.effective_switch("sarg_to_filter", self.sarg_to_filter),
                     "use_selected": self.use_selected,
@@ -74,12 +73,6 @@ class LazyOrcScanOperator(PushdownFilesOperator):
                     "min_seek_size": self.min_seek_size,
                 }
             )
-        if options.use_selected and self.reader != ReaderChoice.PUSHDOWN:
-            raise config_error(
-                f"use_selected=True needs reader='pushdown', not {self.reader!r} ({SPARK_USES_SELECTED.reason})",
-                ErrorCode.UNSAFE_SETTING,
-            )
-        return options
 
 
 def _partial_reads(value: object) -> int | None:

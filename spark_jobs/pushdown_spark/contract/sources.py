@@ -118,8 +118,8 @@ class ReadSpec(Message):
     def _check_use_selected(self) -> Self:
         if self.orc.use_selected and self.reader is not ReaderChoice.PUSHDOWN:
             raise ValueError(
-                "use_selected=True needs reader='pushdown', because Spark's reader returns no rows with "
-                "orc.filter.use.selected"
+                f"use_selected=True needs reader='pushdown', not {self.reader.value!r} (with orc.filter.use.selected, "
+                "the ORC reader of Spark 4.3.0 returns no rows)"
             )
         return self
 

@@ -114,7 +114,6 @@ def test_the_format_cannot_be_chosen() -> None:
 def test_use_selected_raises_unless_the_reader_is_pushdown(reader: str) -> None:
     error = refusal(spec, use_selected=True, reader=reader)
     assert isinstance(error, AirflowFailException)
-    assert error.code is ErrorCode.UNSAFE_SETTING
     assert str(error).startswith(f"use_selected=True needs reader='pushdown', not '{reader}'")
     assert "Spark 4.3.0" in str(error)
     assert "returns no rows" in str(error)
