@@ -69,12 +69,12 @@ def private_cache(directory: Path | None = None) -> Path:
     directory = directory if directory is not None else Path(tempfile.gettempdir()) / f"airflow-pushdown-{os.getuid()}"
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     info = directory.lstat()
-    if not stat.S_ISDIR(info.st_mode) or is_unsafe(info):
+    if not stat.S_ISDIR(info.st_mode) or others_may_write(info):
         raise PermissionError(f"{directory}: must be a directory that only user {os.getuid()} may write to; remove it")
     return directory
 
 
-def is_unsafe(info: os.stat_result) -> bool:
+def others_may_write(info: os.stat_result) -> bool:
     """Return whether other users than root may write to a directory, whose files run as code of this user."""
     return info.st_uid not in (0, os.getuid()) or bool(info.st_mode & (stat.S_IWGRP | stat.S_IWOTH))
 

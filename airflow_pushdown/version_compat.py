@@ -1,6 +1,8 @@
-"""Names of Airflow that are in other modules in its older releases."""
+"""Names of Airflow that are in other modules in its older releases, or private."""
 
 from __future__ import annotations
+
+from airflow.sdk import BaseOperator
 
 try:
     from airflow.sdk.configuration import conf
@@ -24,6 +26,15 @@ try:
 except ImportError:
     from airflow.stats import Stats
 
+_FROM_MAPPED = "_BaseOperator__from_mapped"
+"""The attribute by which Airflow's own constructor recognizes such a task."""
+
+
+def is_from_mapped(operator: BaseOperator) -> bool:
+    """Return whether Airflow creates an operator from a mapped one."""
+    return bool(getattr(operator, _FROM_MAPPED, False))
+
+
 __all__ = [
     "AirflowFailException",
     "AirflowNotFoundException",
@@ -32,4 +43,5 @@ __all__ = [
     "Stats",
     "TaskDeferralError",
     "conf",
+    "is_from_mapped",
 ]

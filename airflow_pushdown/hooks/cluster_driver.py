@@ -13,7 +13,7 @@ from airflow_pushdown.clusters.tracking import TrackedDriver
 from airflow_pushdown.exceptions import PushdownTaskError, retryable_error
 from airflow_pushdown.exchange.exchange import Exchange
 from airflow_pushdown.hooks.connection import SparkConnectionHook
-from airflow_pushdown.hooks.job_run import notify
+from airflow_pushdown.hooks.job_runner import notify
 from airflow_pushdown.hooks.submission import Submission
 from pushdown_spark.contract.driver_claim import REPLACED, claim
 from pushdown_spark.contract.progress import Progress
@@ -68,15 +68,15 @@ class ClusterDriverHook(SparkConnectionHook):
         if driver is None:
             return
         try:
-            self._status = driver.wait(self._status_poll_interval, lambda: self._is_killed, self._report_progress)
+            self._status = driver.wait(self.poll_interval, lambda: self._is_killed, self._report_progress)
         finally:
-            self._run_post_submit_commands()
+            self.run_post_submit_commands()
 
     def take_status(self, driver_id: str, status: DriverStatus) -> None:
         """Take the status of a driver that a trigger has waited for."""
         self.attach(driver_id)
         self._status = status
-        self._run_post_submit_commands()
+        self.run_post_submit_commands()
 
     def _report_progress(self, progress: Progress) -> None:
         notify(self._submission.on_progress, progress)
@@ -93,7 +93,7 @@ class ClusterDriverHook(SparkConnectionHook):
             # YARN assigns the id of an application before spark-submit submits it.
             self.end_submission()
             driver.kill()
-            self._run_post_submit_commands()
+            self.run_post_submit_commands()
         return driver is not None
 
     def _leave_driver(self) -> bool:

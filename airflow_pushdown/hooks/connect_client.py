@@ -14,7 +14,7 @@ from airflow.utils.log.logging_mixin import LoggingMixin
 from airflow_pushdown.connections.credentials import airflow_connection, confidential
 from airflow_pushdown.exceptions import config_error
 from airflow_pushdown.exchange.exchange import Exchange
-from airflow_pushdown.hooks.job_run import JobRun
+from airflow_pushdown.hooks.job_runner import JobRunner
 from airflow_pushdown.hooks.submission import Submission
 from airflow_pushdown.packaging import job_archive, job_program
 from airflow_pushdown.spark_settings import serialize_all
@@ -64,7 +64,7 @@ class PushdownConnectHook(LoggingMixin):
         self._secrets = submission.secrets.model_copy(update={"spark_connect": url})
         self._python = _spark_python(submission.spark_python)
         self._env_vars = serialize_all(env_vars)
-        self._job = JobRun(submission)
+        self._job = JobRunner(submission)
         self._exchange: Exchange | None = None
 
     def submit(self) -> None:

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
-from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.sdk import BaseHook
 
 from airflow_pushdown.clusters.drivers import ClusterUnreachableError, Drivers
@@ -15,7 +14,8 @@ from airflow_pushdown.clusters.standalone import StandaloneDrivers, rest_address
 from airflow_pushdown.clusters.yarn import TAGS_KEY, WAIT_KEY, YarnDrivers, configured_addresses
 from airflow_pushdown.exceptions import PushdownTaskError, config_error
 from airflow_pushdown.exchange.exchange import ExchangeLocation
-from airflow_pushdown.hooks.job_run import JobRun
+from airflow_pushdown.hooks.job_runner import JobRunner
+from airflow_pushdown.hooks.provider_hook import ProviderHook
 from airflow_pushdown.spark_submit.application import HISTORY_EXTRA
 from airflow_pushdown.version_compat import AirflowNotFoundException
 
@@ -43,10 +43,10 @@ _MASTERS = ("local", "spark", "yarn", "k8s")
 """The beginnings of the masters that spark-submit accepts."""
 
 
-class SparkConnectionHook(SparkSubmitHook):
+class SparkConnectionHook(ProviderHook):
     """A hook that resolves a connection to Spark. A missing connection raises instead of meaning YARN."""
 
-    _job: JobRun
+    _job: JobRunner
     """The spark-submit of this hook. Subclasses set it."""
 
     def __init__(self, *, conn_id: str = "spark_default", **options: Any) -> None:  # noqa: ANN401 - the provider's
@@ -70,26 +70,6 @@ class SparkConnectionHook(SparkSubmitHook):
                 "such as 'local[2]', 'spark://host:7077' or 'yarn'"
             )
 
-    @property
-    def master(self) -> str:
-        """The master of the connection, for example `spark://host:7077`."""
-        return str(self._connection["master"])
-
-    @property
-    def is_cluster(self) -> bool:
-        """Whether the driver runs on the cluster."""
-        return bool(self._connection["deploy_mode"] == "cluster")
-
-    @property
-    def is_standalone_cluster(self) -> bool:
-        """Whether the driver runs on a Spark standalone cluster."""
-        return bool(self._should_track_driver_status)
-
-    @property
-    def rest_port(self) -> int:
-        """The port of the REST server of a standalone master."""
-        return int(self._connection["rest_port"])
-
     def exchange_location(self, exchange_dir: str | None, run_key: str, conn_id: str | None) -> ExchangeLocation:
         """Return where a run exchanges files. The extras of the connection replace missing parameters."""
         return ExchangeLocation(
@@ -102,11 +82,11 @@ class SparkConnectionHook(SparkSubmitHook):
         Raises `ConfigError` if the namespace of the driver pod is not known.
         """
         self.is_deferred = True
-        self._yarn_track_via_rm_api = bool(self._is_yarn_cluster_mode)
-        self._track_driver_via_k8s_api = bool(self._is_kubernetes and self.is_cluster)
-        if self._track_driver_via_k8s_api and not self._connection["namespace"]:
+        self.polls_yarn = self.is_yarn and self.is_cluster
+        self.polls_kubernetes = self.is_kubernetes and self.is_cluster
+        if self.polls_kubernetes and not self.namespace:
             raise config_error(
-                f"conn_id: connection {self._conn_id!r} has no namespace, in which the trigger follows the driver pod; "
+                f"conn_id: connection {self.conn_id!r} has no namespace, in which the trigger follows the driver pod; "
                 "set its extra 'namespace', or spark.kubernetes.namespace in conf"
             )
 
@@ -115,57 +95,31 @@ class SparkConnectionHook(SparkSubmitHook):
 
         Return whether that is possible. On other clusters, nothing changes.
         """
-        if not self._is_yarn_cluster_mode:
+        if not (self.is_yarn and self.is_cluster):
             return True
-        if self._conf.get(WAIT_KEY, "false").strip().lower() == "false" and self._resource_managers:
-            self._yarn_track_via_rm_api = True
-        return self._yarn_track_via_rm_api
+        if self.conf.get(WAIT_KEY, "false").strip().lower() == "false" and self._resource_managers:
+            self.polls_yarn = True
+        return self.polls_yarn
 
     def wait_in_spark_submit(self) -> None:
         """Let spark-submit wait for a driver on a cluster if the task itself does not wait."""
         if self.is_cluster and self.drivers() is None:
-            self._conf[WAIT_KEY if self._is_yarn else _KUBERNETES_WAIT_KEY] = "true"
+            self.conf[WAIT_KEY if self.is_yarn else _KUBERNETES_WAIT_KEY] = "true"
 
     def drivers(self) -> Drivers | None:
         """Return the drivers of the cluster, or None if spark-submit itself waits for the driver."""
-        is_waiting = self._is_yarn_cluster_mode and not self._should_track_yarn_application_via_rm_api()
+        is_waiting = self.is_yarn and self.is_cluster and not self.polls_yarn
         return None if is_waiting else self.reachable_drivers()
 
     def reachable_drivers(self) -> Drivers | None:
         """Return the drivers of the cluster even if spark-submit waits, or None if no address is known."""
         if self.is_standalone_cluster:
-            return StandaloneDrivers(rest_addresses(self.master, str(self._connection["rest_scheme"]), self.rest_port))
-        if self._is_yarn_cluster_mode and self._resource_managers:
+            return StandaloneDrivers(rest_addresses(self.master, self.rest_scheme, self.rest_port))
+        if self.is_yarn and self.is_cluster and self._resource_managers:
             return self._yarn_drivers
-        if self._should_track_driver_via_k8s_api():
-            return KubernetesDrivers(str(self._connection["namespace"]))
+        if self.polls_kubernetes:
+            return KubernetesDrivers(str(self.namespace))
         return None
-
-    @property
-    def driver_id(self) -> str | None:
-        """The id of the driver on the cluster, as the provider's operator stores it, or None if it is not known."""
-        if self._is_kubernetes:
-            pod = self._kubernetes_driver_pod
-            return f"{self._connection['namespace']}:{pod}" if pod else None
-        return self._yarn_application_id if self._is_yarn else self._driver_id
-
-    def attach(self, driver_id: str) -> None:
-        """Use a driver that another try or process has submitted."""
-        if self._is_kubernetes:
-            self._kubernetes_driver_pod = driver_id.partition(":")[2]
-        elif self._is_yarn:
-            self._yarn_application_id = driver_id
-        else:
-            self._driver_id = driver_id
-
-    def detach(self) -> None:
-        """Forget the driver of an earlier try, because the provider's hook keeps the first id that it has seen."""
-        self._kubernetes_driver_pod = self._yarn_application_id = self._driver_id = None
-
-    @property
-    def binary(self) -> str:
-        """The name or path of spark-submit."""
-        return str(self._connection["spark_binary"])
 
     def on_kill(self) -> None:
         """Stop the driver on a cluster.
@@ -178,7 +132,7 @@ class SparkConnectionHook(SparkSubmitHook):
             return
         self.end_submission()
         self.end_applications()
-        self._run_post_submit_commands()
+        self.run_post_submit_commands()
 
     def end_submission(self) -> None:
         """End spark-submit, which could submit a driver after the drivers of the run were ended."""
@@ -207,32 +161,31 @@ class SparkConnectionHook(SparkSubmitHook):
     def tag_applications(self, tag: str) -> None:
         """Give the application on YARN, or the driver pod on Kubernetes, a tag in addition to those of the user."""
         self._run_tag = tag
-        if self._is_yarn:
-            self._conf[TAGS_KEY] = ",".join(filter(None, (self._conf.get(TAGS_KEY), tag)))
-        elif self._is_kubernetes:
-            self._conf[f"spark.kubernetes.driver.label.{RUN_LABEL}"] = tag
+        if self.is_yarn:
+            self.conf[TAGS_KEY] = ",".join(filter(None, (self.conf.get(TAGS_KEY), tag)))
+        elif self.is_kubernetes:
+            self.conf[f"spark.kubernetes.driver.label.{RUN_LABEL}"] = tag
 
     @cached_property
     def _resource_managers(self) -> list[str]:
         """The address of the resource manager in the connection, otherwise those in Hadoop's configuration."""
         try:
-            return [str(super()._get_yarn_rm_base_url())]
+            return [super().resource_manager()]
         except ValueError:
             return configured_addresses()
 
     @cached_property
     def _yarn_drivers(self) -> YarnDrivers:
         """The drivers on YARN. The task keeps them, so that a kill begins with the resource manager that responds."""
-        uses_kerberos = bool(self._connection["keytab"] and self._connection["principal"])
-        return YarnDrivers(self._resource_managers, uses_kerberos, self._yarn_rm_auth)
+        return YarnDrivers(self._resource_managers, self.uses_kerberos, self.yarn_auth)
 
-    def _get_yarn_rm_base_url(self) -> str:
+    def resource_manager(self) -> str:
         """Return an address of a resource manager, which the provider's hook requires to follow applications."""
-        return self._resource_managers[0] if self._resource_managers else str(super()._get_yarn_rm_base_url())
+        return self._resource_managers[0] if self._resource_managers else super().resource_manager()
 
-    def _resolve_connection(self) -> dict[str, Any]:
-        """Resolve the connection like the provider's hook, but raise for a missing or invalid one."""
-        conn_id = self._conn_id
+    def read_connection(self) -> dict[str, Any]:
+        """Return the values of the connection, but raise for a missing or invalid one."""
+        conn_id = self.conn_id
         try:
             extras = BaseHook.get_connection(conn_id).extra_dejson
         except AirflowNotFoundException as error:
@@ -245,7 +198,7 @@ class SparkConnectionHook(SparkSubmitHook):
         self._default_exchange_dir = extras.get(EXCHANGE_EXTRA)
         self._default_exchange_conn_id = extras.get(EXCHANGE_CONNECTION_EXTRA)
         try:
-            return super()._resolve_connection()
+            return super().read_connection()
         except ValueError as error:
             raise config_error(f"conn_id: connection {conn_id!r}: {error}") from error
 

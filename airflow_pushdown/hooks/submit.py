@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -13,7 +13,7 @@ from airflow_pushdown.connections.credentials import confidential
 from airflow_pushdown.exceptions import PushdownTaskError, config_error, retryable_error
 from airflow_pushdown.exchange.exchange import Exchange, ExchangeLocation
 from airflow_pushdown.hooks.cluster_driver import ClusterDriverHook
-from airflow_pushdown.hooks.job_run import JobRun, mask_line, notify
+from airflow_pushdown.hooks.job_runner import JobRunner, notify
 from airflow_pushdown.hooks.submission import Submission
 from airflow_pushdown.packaging import job_archive, job_program
 from airflow_pushdown.spark_settings import SUBMIT_DEFAULTS, serialize_all
@@ -67,7 +67,7 @@ class PushdownSubmitHook(ClusterDriverHook):
         """
         self._submission = submission
         self._has_no_driver = False
-        self._job = JobRun(submission)
+        self._job = JobRunner(submission)
         try:
             super().__init__(
                 conf={**SUBMIT_DEFAULTS, **serialize_all(conf)},
@@ -77,10 +77,10 @@ class PushdownSubmitHook(ClusterDriverHook):
             )
         except PermissionError as error:
             raise config_error(str(error)) from error
-        if self._is_yarn:
+        if self.is_yarn:
             # YARN must not start a second driver: it would find no credentials, and overwrite the result of the first
             # one. Airflow retries the task.
-            self._conf.setdefault("spark.yarn.maxAppAttempts", "1")
+            self.conf.setdefault("spark.yarn.maxAppAttempts", "1")
         self._installation = find_installation(
             binary=self.binary,
             spark_home=submission.spark_home,
@@ -88,12 +88,12 @@ class PushdownSubmitHook(ClusterDriverHook):
             environ=os.environ,
         )
         self._installation.check_supported()
-        class_path = {CLASS_PATH_KEY: self._driver_class_path} if self._driver_class_path else {}
+        class_path = {CLASS_PATH_KEY: self.driver_class_path} if self.driver_class_path else {}
         self._settings = submit_settings(
             self._installation,
             {**serialize_all(conf), **class_path},
-            self._properties_file,
-            {**os.environ, **serialize_all(self._env)}.get(CONF_DIRECTORY),
+            self.properties_file,
+            {**os.environ, **serialize_all(self.submit_variables)}.get(CONF_DIRECTORY),
         )
         self._history_server = history_server(self.history_extra, serialize_all(conf).get(HISTORY_KEY))
 
@@ -103,7 +103,7 @@ class PushdownSubmitHook(ClusterDriverHook):
         hook = cls(submission, **options)
         # A driver on this machine needs no files that others can read.
         hook.exchange = Exchange.open_shared(hook.shared_location) if hook.is_cluster else Exchange.create_private()
-        hook._application_args = ["--spec", hook.exchange.spec_location]
+        hook.set_arguments(["--spec", hook.exchange.spec_location])
         if hook.is_cluster:
             hook.tag_applications(run_tag(hook.exchange.spec_location))
         return hook
@@ -115,7 +115,7 @@ class PushdownSubmitHook(ClusterDriverHook):
         fails without a result. `collect` returns failures of the job itself.
         """
         submission = self._submission
-        self._validate_yarn_track_via_rm_api_config()
+        self.check_yarn_polling()
         self._check_rest_server()
         self.wait_in_spark_submit()
         self._end_earlier_driver()
@@ -124,12 +124,12 @@ class PushdownSubmitHook(ClusterDriverHook):
         if self.is_cluster:
             self.exchange.take_over(submission.try_number)
         self.exchange.prepare(submission.spec, submission.secrets)
-        command = self._hide_secrets(self._build_spark_submit_command(str(job_program())))
+        command = self._hide_secrets(self.build_command(str(job_program())))
         try:
             returncode = self._run_spark_submit(command)
         finally:
             if not self._tracked_after_submit:
-                self._run_post_submit_commands()
+                self.run_post_submit_commands()
         try:
             self._check_success(returncode)
         except PushdownTaskError:
@@ -138,7 +138,7 @@ class PushdownSubmitHook(ClusterDriverHook):
             self.end_applications()
             self._has_no_driver = returncode >= 0
             raise
-        return self._driver_id
+        return self.driver_id
 
     def collect(self) -> JobResult:
         """Return the result of the job and delete the exchange directory. Raises if there is no result."""
@@ -188,12 +188,12 @@ class PushdownSubmitHook(ClusterDriverHook):
         environment = child_environment(
             os.environ,
             self._installation,
-            extra=serialize_all(self._env),
+            extra=serialize_all(self.submit_variables),
             secrets=confidential(self._submission.secrets),
         )
         if self.is_standalone_cluster:
             environment = standalone_environment(environment)
-        env_vars = serialize_all(self._env_vars)
+        env_vars = serialize_all(self.env_vars)
         if self.is_cluster and env_vars.keys() & {"PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"}:
             # The driver gets these variables as settings. spark-submit itself runs here, and needs a Python of this
             # machine. YARN would pass PYSPARK_DRIVER_PYTHON of this worker on to the driver.
@@ -239,17 +239,16 @@ class PushdownSubmitHook(ClusterDriverHook):
             command,
             environment,
             self.exchange.private_directories,
-            on_start=self._take_process,
+            on_start=self._note_start,
             # On a cluster, the provider's hook extracts the ids of driver and application.
             on_line=self._process_submit_line if self.is_cluster else None,
         )
 
-    def _take_process(self, process: JobProcess) -> None:
+    def _note_start(self, process: JobProcess) -> None:
         """Record that spark-submit runs."""
         self._has_no_driver = False
         if self.is_cluster:
-            # Without this attribute, the provider's hook does not stop a driver on a cluster.
-            self._submit_sp = process.popen
+            self.take_process(process.popen)
 
     def _with_compiler(self, environment: dict[str, str]) -> dict[str, str]:
         """Return the environment with options for the compiler of the driver's JVM."""
@@ -271,20 +270,20 @@ class PushdownSubmitHook(ClusterDriverHook):
     def _process_submit_line(self, line: str) -> None:
         """Log a line of a spark-submit on a cluster, and report the driver that it names."""
         previous_id = self.driver_id
-        self._process_spark_submit_log(iter((line,)))
-        if self._is_kubernetes and (pod := submitted_pod(line)) is not None:
+        self.take_line(line)
+        if self.is_kubernetes and (pod := submitted_pod(line)) is not None:
             # The provider's hook finds the name of the pod only in a namespace that is called "spark".
-            self._kubernetes_driver_pod = pod
+            self.attach_pod(pod)
         if self.driver_id != previous_id and self.driver_id is not None:
             # If the id is not stored, the next try finds the driver by its tag or its files.
             notify(self._submission.on_submitted, self.driver_id)
 
-    def _build_spark_submit_command(self, application: str) -> list[str]:
+    def build_command(self, application: str) -> list[str]:
         """Return the command of the provider, changed for a Python program on a standalone cluster.
 
         A driver on a cluster gets the location of its result, by which it knows whether the task still waits for it.
         """
-        command = super()._build_spark_submit_command(application)
+        command = super().build_command(application)
         result = ["--result", self.exchange.result_location] if self.is_cluster else []
         if not self.is_standalone_cluster:
             return [*command, *result]
@@ -300,9 +299,9 @@ class PushdownSubmitHook(ClusterDriverHook):
         check_exit(returncode, self._job.output, has_result=has_result)
         if has_result:
             return
-        if self._spark_exit_code:
+        if self.driver_exit_code:
             raise retryable_error(
-                f"the driver pod ended with exit code {self._spark_exit_code}: {self._job.output.cause}; see the log "
+                f"the driver pod ended with exit code {self.driver_exit_code}: {self._job.output.cause}; see the log "
                 "of the pod"
             )
         if self._tracked_after_submit and self.driver_id is None:
@@ -311,11 +310,7 @@ class PushdownSubmitHook(ClusterDriverHook):
     @property
     def _tracked_after_submit(self) -> bool:
         """Whether spark-submit ends before the job, so that the driver is polled."""
-        return bool(
-            self._should_track_driver_status
-            or self._should_track_driver_via_k8s_api()
-            or self._should_track_yarn_application_via_rm_api()
-        )
+        return self.is_standalone_cluster or self.polls_kubernetes or self.polls_yarn
 
     @property
     def shared_location(self) -> ExchangeLocation:
@@ -323,16 +318,13 @@ class PushdownSubmitHook(ClusterDriverHook):
         submission = self._submission
         return self.exchange_location(submission.exchange_dir, submission.spec.run_key, submission.exchange_conn_id)
 
-    def _get_spark_binary_path(self) -> list[str]:
+    def submit_program(self) -> str:
         """Return the spark-submit of the installation."""
-        return [self._installation.binary]
+        return self._installation.binary
 
-    def _mask_cmd(self, connection_cmd: str | list[str]) -> str:
-        """Return a command or line for the log. Values that may have a credential are masked."""
-        if isinstance(connection_cmd, str):
-            # The provider would also mask the word after "password", such as the cause of an error.
-            return mask_line(connection_cmd)
-        return super()._mask_cmd(" ".join(map(mask_setting, connection_cmd)))
+    def mask(self, words: Sequence[str]) -> str:
+        """Return a command for the log. Values that may have a credential are masked."""
+        return super().mask([mask_setting(word) for word in words])
 
     def _hide_secrets(self, command: list[str]) -> list[str]:
         """Move settings that look secret to a private properties file, which includes the user's properties file."""
@@ -344,5 +336,5 @@ class PushdownSubmitHook(ClusterDriverHook):
                 f"conf: {', '.join(secrets)}: a standalone cluster starts the driver with all settings on its command "
                 "line; use source_conn_id for credentials of an object store, or set them on the cluster's machines"
             )
-        text = properties_text(secrets, self._properties_file)
-        return with_properties(command_without_secrets, self.exchange.hide(text), replaces=bool(self._properties_file))
+        text = properties_text(secrets, self.properties_file)
+        return with_properties(command_without_secrets, self.exchange.hide(text), replaces=bool(self.properties_file))

@@ -18,7 +18,7 @@ from airflow_pushdown.connections.database_connections import database_connectio
 from airflow_pushdown.connections.hdfs_connections import HDFS_TYPES, NameNode
 from airflow_pushdown.counters import emit
 from airflow_pushdown.exceptions import config_error, exception_for
-from airflow_pushdown.hooks.job_run import notify
+from airflow_pushdown.hooks.job_runner import notify
 from airflow_pushdown.hooks.submission import Submission
 from airflow_pushdown.operators.job_operator import JobOperator
 from airflow_pushdown.operators.output_parameters import OUTPUT_PARAMETERS, OutputParameters, output_spec
@@ -27,6 +27,7 @@ from airflow_pushdown.operators.values import entries, naming_parameters, run_in
 from airflow_pushdown.parameters import parameters_of
 from airflow_pushdown.progress_reports import log_group
 from airflow_pushdown.spark_settings import check_safe_settings, session_conf
+from airflow_pushdown.version_compat import is_from_mapped
 from pushdown_spark.contract import (
     ONLY_SOURCE,
     AnySourceSpec,
@@ -177,7 +178,7 @@ class PushdownBaseOperator(JobOperator):
 
     def build_spec(self, run_key: str, generation: str = "") -> JobSpec:
         """Return the job spec for the rendered parameters. Raises `ConfigError` with the name of the invalid one."""
-        self._check_no_program()
+        self.check_no_program()
         request = self.job_request()
         output = None if request.scans else output_spec(self._output_parameters())
         conf = entries("conf", self.conf)
@@ -199,17 +200,6 @@ class PushdownBaseOperator(JobOperator):
                 scans=dict(request.scans),
                 conf=session,
             )
-
-    def _check_no_program(self) -> None:
-        """Raise `ConfigError` for parameters of SparkSubmitOperator that name a program."""
-        program = {
-            "application": self.application,
-            "application_args": self.application_args,
-            "java_class": self._java_class,
-        }
-        for name, value in program.items():
-            if value:
-                raise config_error(f"{name}: {self.operator_name} submits its own program; remove it")
 
     def complete_spec(self, spec: JobSpec) -> JobSpec:
         """Return the spec with the name node of `source_conn_id` in its paths, if this is a connection to HDFS."""
@@ -234,7 +224,7 @@ class PushdownBaseOperator(JobOperator):
     @property
     def _is_from_mapped(self) -> bool:
         """Whether Airflow creates this task from a mapped one."""
-        return bool(getattr(self, "_BaseOperator__from_mapped", False))
+        return is_from_mapped(self)
 
     def _declare_assets(self, paths: object) -> None:
         """Declare the source paths as inlets and the output as an outlet. Subclasses call this in the constructor.

@@ -16,7 +16,7 @@ from airflow.sdk import BaseOperatorLink, Context
 from airflow_pushdown.clusters.drivers import DriverPhase, driver_unreachable_error
 from airflow_pushdown.exceptions import PushdownTaskError, config_error
 from airflow_pushdown.hooks.connect_client import CONNECTION_TYPE, PushdownConnectHook, uses_spark_connect
-from airflow_pushdown.hooks.job_run import notify
+from airflow_pushdown.hooks.job_runner import notify
 from airflow_pushdown.hooks.submission import Submission
 from airflow_pushdown.hooks.submit import PushdownSubmitHook
 from airflow_pushdown.operators.values import entries
@@ -49,7 +49,7 @@ class JobOperator(SparkSubmitOperator):
 
     The provider's operator submits the job, and stores the id of a driver on a cluster for the next try. This class
     replaces its requests for the status, because the result of the job is in the exchange directory, and because a task
-    may be deferred.
+    may be deferred. Other modules use no private member of it, because its releases may change them.
 
     :param spark_home: Spark installation whose bin/spark-submit starts the job. By default, it is located next to
         spark_python, then in SPARK_HOME, then on PATH. (templated)
@@ -121,6 +121,17 @@ class JobOperator(SparkSubmitOperator):
     @abstractmethod
     def job_secrets(self) -> SecretValues:
         """Return the credentials of the job, which are never part of its spec."""
+
+    def check_no_program(self) -> None:
+        """Raise `ConfigError` for parameters of SparkSubmitOperator that name a program."""
+        program = {
+            "application": self.application,
+            "application_args": self.application_args,
+            "java_class": self._java_class,
+        }
+        for name, value in program.items():
+            if value:
+                raise config_error(f"{name}: {self.operator_name} submits its own program; remove it")
 
     def submit_job(self, context: Context) -> str | None:
         """Submit the job, unless an earlier try died after it had submitted a driver and before it stored its id."""

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from airflow_pushdown.exceptions import config_error
-from airflow_pushdown.packaging import is_unsafe, job_archive, package_directory
+from airflow_pushdown.packaging import job_archive, others_may_write, package_directory
 from airflow_pushdown.spark_submit.conf_directory import unmovable_file, without_directory
 from airflow_pushdown.spark_submit.environment import child_environment
 from airflow_pushdown.spark_submit.java import find_java
@@ -208,7 +208,7 @@ def _private_directory(directory: Path) -> Path:
         raise config_error(
             f"class_archives: {directory} cannot be used ({error.strerror}); set another directory"
         ) from error
-    if is_unsafe(info):
+    if others_may_write(info):
         raise config_error(
             f"class_archives: other users may write to {directory}, whose files run as code; let user {os.getuid()} or "
             "root own it, and remove the right of its group and of others to write"

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from airflow_pushdown.exceptions import ConfigError, DriverKilledError, SubmitFailedError
+from airflow_pushdown.hooks.job_runner import mask_line
 from airflow_pushdown.hooks.submission import Submission
 from airflow_pushdown.hooks.submit import PushdownSubmitHook
 from airflow_pushdown.spark_submit.spark_installation import SparkSubmitNotFoundError
@@ -40,7 +41,7 @@ def make_hook(local_spark: str, spark_python: str) -> Iterator[MakeHook]:
 
 
 def command(hook: PushdownSubmitHook) -> list[str]:
-    return hook._hide_secrets(hook._build_spark_submit_command("job.py"))
+    return hook._hide_secrets(hook.build_command("job.py"))
 
 
 def test_a_missing_connection_is_an_error_and_not_yarn(make_hook: MakeHook) -> None:
@@ -152,8 +153,8 @@ def test_the_users_properties_file_is_merged_with_secret_settings(make_hook: Mak
 
 def test_values_of_secret_names_are_masked_in_the_log(make_hook: MakeHook) -> None:
     hook = make_hook()
-    assert hook._mask_cmd(["--conf", "spark.my.token=abc", "spark.x=y"]) == "--conf spark.my.token=*** spark.x=y"
-    assert hook._mask_cmd("set fs.s3a.access.key=abc and a=b") == "set fs.s3a.access.key=*** and a=b"
+    assert hook.mask(["--conf", "spark.my.token=abc", "spark.x=y"]) == "--conf spark.my.token=*** spark.x=y"
+    assert mask_line("set fs.s3a.access.key=abc and a=b") == "set fs.s3a.access.key=*** and a=b"
 
 
 @pytest.mark.parametrize(
@@ -169,7 +170,7 @@ def test_credentials_in_values_are_hidden(make_hook: MakeHook, parameters: dict[
     words = command(hook)
     assert "hushhush" not in " ".join(words)
     assert "hushhush" in Path(words[words.index("--properties-file") + 1]).read_text()
-    assert "hushhush" not in hook._mask_cmd([word for text in parameters.values() for word in _words(text)])
+    assert "hushhush" not in hook.mask([word for text in parameters.values() for word in _words(text)])
 
 
 def _words(value: str | dict[str, str]) -> list[str]:

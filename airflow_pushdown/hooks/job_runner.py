@@ -1,4 +1,4 @@
-"""The run of one job: its process on this machine, the output in the task log, and what it reports to the operator."""
+"""Execution of one job on this machine: its process, the output in the task log, and reports to the operator."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def notify(callback: Callable[[_Value], object] | None, value: _Value) -> None:
         log.warning("Airflow did not store a value of this task, which continues: %s", error)
 
 
-class JobRun:
-    """The process of one job. A signal handler may call `end` at any time."""
+class JobRunner:
+    """Runs the process of one job. A signal handler may call `end` at any time."""
 
     def __init__(self, submission: Submission) -> None:
         self.output = SubmitOutput()
