@@ -103,14 +103,16 @@ def render_runs(reports: DagReports, *, in_airflow: bool = False) -> str:
     )
 
 
-def render_overview(dags: Sequence[DagReports], number: int, pages: int, *, in_airflow: bool = False) -> str:
+def render_overview(
+    dags: Sequence[DagReports], number: int = 1, *, has_next: bool = False, in_airflow: bool = False
+) -> str:
     """Return a page of the list of DAGs with their runs."""
     page = _environment().get_template("overview.html")
     return page.render(
         title="Pushdown overview",
         dags=dags,
         number=number,
-        pages=pages,
+        has_next=has_next,
         refresh=None,
         links=Links(in_airflow=in_airflow),
         airflow_page=links.root_path() or "/",

@@ -326,7 +326,7 @@ def test_the_sums_of_a_day_count_the_runs_whose_bytes_are_unknown() -> None:
     assert second.sums == Sums(0, bytes_read=0, bytes_skipped=0, unknown_read=0, unknown_skipped=0, seconds=0)
     assert third.sums.bytes_read == 4
     assert reports.sums == Sums(3, bytes_read=12, bytes_skipped=18, unknown_read=1, unknown_skipped=1, seconds=9)
-    page = render_overview([reports], 1, 1)
+    page = render_overview([reports])
     assert "at least 12 B (unknown for 1 report)" in page
     assert 'at least 18 B (unknown for 1 report)</td><td class="number">9.0 s' in page
     assert len(reports.days) == 30
@@ -337,9 +337,7 @@ def test_bytes_read_are_known_where_only_the_size_of_a_table_is_unknown() -> Non
     table = JobResult(sources={"t": SourceReport(reader="remote", reason="a table", bytes_read=2048)})
     sums = Sums.of([dag_run(1, table)])
     assert (sums.unknown_read, sums.unknown_skipped) == (0, 1)
-    assert ">2.0 KiB</td>" in render_overview(
-        [DagReports("d", datetime(2026, 1, 2, tzinfo=UTC), (dag_run(1, table),))], 1, 1
-    )
+    assert ">2.0 KiB</td>" in render_overview([DagReports("d", datetime(2026, 1, 2, tzinfo=UTC), (dag_run(1, table),))])
 
 
 def test_a_fallback_is_a_predicate_that_sparks_reader_took_without_being_asked() -> None:

@@ -8,14 +8,14 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import quote, unquote
 
 import pytest
-from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity, DagDetails
+from airflow.api_fastapi.auth.managers.models.batch_apis import IsAuthorizedDagRequest
 from airflow.models.taskinstance import TaskInstance
 from airflow.models.xcom import XComModel
 from airflow.sdk import DAG
@@ -449,13 +449,13 @@ def test_a_user_sees_a_dag_with_both_permissions_for_it(
     class Manager:
         """An auth manager with the parameters of Airflow 3.1.0."""
 
-        def is_authorized_dag(
-            self, *, method: str, user: object, access_entity: DagAccessEntity, details: DagDetails
-        ) -> bool:
-            return (method, user, details.id) == ("GET", "a user", "reports") and access_entity.name in allowed
+        def batch_is_authorized_dag(self, requests: Sequence[IsAuthorizedDagRequest], *, user: object) -> bool:
+            assert {(request["method"], request["details"].id) for request in requests} == {("GET", "reports")}
+            return user == "a user" and {request["access_entity"].name for request in requests} <= allowed
 
     monkeypatch.setattr(app, "get_auth_manager", Manager)
-    assert app.may_see("a user", "reports") is is_seen  # type: ignore[arg-type]
+    with create_session() as session:
+        assert app.may_see("a user", "reports", session) is is_seen  # type: ignore[arg-type]
 
 
 def test_each_dag_has_its_own_limit_of_reports(runs: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -471,7 +471,13 @@ def test_each_dag_has_its_own_limit_of_reports(runs: list[str], monkeypatch: pyt
 
 def test_the_list_of_dags_is_paginated(runs: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(app, "DAGS_OF_A_PAGE", 1)
-    monkeypatch.setattr(app, "may_see", lambda user, dag_id: dag_id in ("gallery", "reports"))
+    asked: list[str] = []
+
+    def may_see(_user: object, dag_id: str, _session: object) -> bool:
+        asked.append(dag_id)
+        return dag_id in ("gallery", "reports")
+
+    monkeypatch.setattr(app, "may_see", may_see)
     with create_session() as session:
         request = Request({"type": "http", "route": Route("/overview", app.overview)})
         # A page after the last one is the last one.
@@ -479,6 +485,11 @@ def test_the_list_of_dags_is_paginated(runs: list[str], monkeypatch: pytest.Monk
             bytes(app.overview("a user", session, request, number).body).decode()  # type: ignore[arg-type]
             for number in (1, 2, 3)
         ]
+        first = asked[: asked.index("reports") + 1]
+        monkeypatch.setattr(app, "dags_with_reports", lambda *_given: (*first, "a DAG after the next page"))
+        asked.clear()
+        app.overview("a user", session, request, 1)  # type: ignore[arg-type]
+        assert asked == first
     assert [("gallery</a>" in page, "reports</a>" in page) for page in pages] == [(True, False), *2 * [(False, True)]]
     assert ['rel="prev"' in page for page in pages] == [False, True, True]
     assert ['rel="next"' in page for page in pages] == [True, False, False]
