@@ -62,7 +62,7 @@ class StoredDriver:
         return None if driver_id is None else str(driver_id)
 
     def forget(self) -> None:
-        """Delete the id of a driver whose result was read. Otherwise a cleared task would not run again."""
+        """Delete the id of a driver whose result was read. A cleared task would ask its cluster for it first."""
         if self._store is not None:
             self._store.delete(self._key)
 

@@ -22,13 +22,13 @@ _Value = TypeVar("_Value")
 
 
 def notify(callback: Callable[[_Value], object] | None, value: _Value) -> None:
-    """Pass a value to a callback that shows or stores it. A failure of Airflow is logged and does not end the job."""
+    """Pass a value to a callback that asks Airflow. Its failure is logged and does not end the job."""
     if callback is None:
         return
     try:
         callback(value)
     except Exception as error:  # the exceptions of Airflow's client have no common class
-        log.warning("Airflow did not store a value of this task, which continues: %s", error)
+        log.warning("A request to Airflow has failed, and this task continues: %s", error)
 
 
 class JobRunner:

@@ -225,7 +225,8 @@ class JobOperator(SparkSubmitOperator):
     def _collect(self, context: Context) -> JobResult:
         """Read the result of a job that has ended."""
         result = self._job_hook().collect()
-        self._stored_driver(context).forget()
+        # The files of the result are deleted, so another try could not read it.
+        notify(StoredDriver.forget, self._stored_driver(context))
         self.history_page = self._job_hook().history_page(result.application_id)
         return result
 

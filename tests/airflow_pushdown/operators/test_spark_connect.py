@@ -89,8 +89,17 @@ class ForgetfulTask(RunningTask):
         raise ConnectionError("the API server restarts")
 
 
-def test_a_job_continues_although_its_links_are_not_stored(events: Path, spark_python: str) -> None:
-    result = scan(events, spark_python).execute({"ti": ForgetfulTask()})  # type: ignore[typeddict-item]
+class ForgetfulStore:
+    """The stored values of such a task."""
+
+    def delete(self, key: str) -> None:
+        """Delete nothing."""
+        raise ConnectionError("the API server restarts")
+
+
+def test_a_job_continues_although_airflow_stores_nothing(events: Path, spark_python: str) -> None:
+    context = {"ti": ForgetfulTask(), "task_state_store": ForgetfulStore()}
+    result = scan(events, spark_python).execute(context)  # type: ignore[arg-type]
     assert str(result["application_id"]).startswith("local-")
     assert len(list((events.parent / "out").glob("part-*.parquet"))) >= 1
 
