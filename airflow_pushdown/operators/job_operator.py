@@ -95,6 +95,8 @@ class JobOperator(SparkSubmitOperator):
         self.deferrable = deferrable
         self.history_page = ""
         self._submission: Submission | None = None
+        # The attribute of the provider's operator is only for hooks of spark-submit.
+        self._job_hook: _JobHook | None = None
         self._is_killed = False
         if deferrable and self._deploy_mode == "client":
             raise _needs_cluster("deploy_mode is client")
@@ -178,8 +180,8 @@ class JobOperator(SparkSubmitOperator):
     def on_kill(self) -> None:
         """Stop the Spark job, or prevent its start. `execute` then raises."""
         was_killed, self._is_killed = self._is_killed, True
-        if self._hook is not None and not was_killed:
-            self._hook.on_kill()
+        if self._job_hook is not None and not was_killed:
+            self._job_hook.on_kill()
 
     def _run(self, context: Context) -> JobResult:
         """Submit the job through the provider's operator, which also tracks drivers on a cluster."""
@@ -189,21 +191,20 @@ class JobOperator(SparkSubmitOperator):
         address = report_path(ti.dag_id, ti.task_id, ti.run_id, ti.map_index)
         notify(partial(ti.xcom_push, PushdownReportLink().xcom_key), address)
         # In one process, the hook of an earlier try may still be set. It would submit the job of that try.
-        self._hook = None
+        self._hook = self._job_hook = None
         with self._job_files():
             if uses_spark_connect(self._conn_id):
-                self._submit_over_spark_connect(submission)
-            else:
-                super().execute(context)
-            return self._collect(context)
+                return self._collect(self._submit_over_spark_connect(submission), context)
+            super().execute(context)
+            return self._collect(self._submit_hook(), context)
 
     def _resume(self, context: Context, event: Mapping[str, object]) -> JobResult:
         """Read the result of a job whose driver a trigger has waited for."""
         self._prepare(context)
         with self._job_files():
-            self._get_hook()
+            hook = self._get_hook()
             self._take_event(event)
-            return self._collect(context)
+            return self._collect(hook, context)
 
     @contextmanager
     def _job_files(self) -> Iterator[None]:
@@ -215,19 +216,19 @@ class JobOperator(SparkSubmitOperator):
             self.on_kill()
             raise
         finally:
-            if self._hook is not None:
+            if self._job_hook is not None:
                 try:
-                    self._job_hook().release()
+                    self._job_hook.release()
                 except PushdownTaskError as error:
                     # Raising here would replace the error with which the task ends, or its deferral.
                     self.log.warning("The files of the job may not have been deleted: %s", error)
 
-    def _collect(self, context: Context) -> JobResult:
+    def _collect(self, hook: _JobHook, context: Context) -> JobResult:
         """Read the result of a job that has ended."""
-        result = self._job_hook().collect()
+        result = hook.collect()
         # The files of the result are deleted, so another try could not read it.
         notify(StoredDriver.forget, self._stored_driver(context))
-        self.history_page = self._job_hook().history_page(result.application_id)
+        self.history_page = hook.history_page(result.application_id)
         return result
 
     def _prepare(self, context: Context) -> Submission:
@@ -253,7 +254,8 @@ class JobOperator(SparkSubmitOperator):
 
     def _link_to(self, context: Context, application: Application) -> None:
         """Push the link to the running application's UI. The history server's page replaces it when the job ends."""
-        self.history_page = self._job_hook().history_page(application.application_id)
+        if self._job_hook is not None:
+            self.history_page = self._job_hook.history_page(application.application_id)
         if application.ui is not None:
             context["ti"].xcom_push(key=SparkApplicationLink().xcom_key, value=application.ui)
 
@@ -265,15 +267,15 @@ class JobOperator(SparkSubmitOperator):
         if self.durable:
             self._stored_driver(context).remember(driver_id)
 
-    def _job_hook(self) -> _JobHook:
-        return cast("_JobHook", self._hook)
-
     def _submit_hook(self) -> PushdownSubmitHook:
         """Return the hook of the provider's operator with its actual type."""
         return cast("PushdownSubmitHook", self._hook)
 
-    def _submit_over_spark_connect(self, submission: Submission) -> None:
-        """Run the job on the server of the connection. Raises `ConfigError` for a parameter of spark-submit."""
+    def _submit_over_spark_connect(self, submission: Submission) -> PushdownConnectHook:
+        """Run the job on the server of the connection, and return its hook.
+
+        Raises `ConfigError` for a parameter of spark-submit.
+        """
         own = {
             "spark_home": self.spark_home,
             "exchange_dir": self.exchange_dir,
@@ -287,22 +289,21 @@ class JobOperator(SparkSubmitOperator):
                     f"{name}: a connection of type {CONNECTION_TYPE} uses a server that runs already, without "
                     "spark-submit; remove it"
                 )
-        hook = PushdownConnectHook(
+        self._job_hook = hook = PushdownConnectHook(
             submission, conn_id=self._conn_id, conf=entries("conf", self.conf), env_vars=self.env_vars
         )
-        # The type of the attribute is that of the provider's hook.
-        self._hook = cast("PushdownSubmitHook", hook)
         # A signal that arrived earlier found no hook whose job it could end.
         if self._is_killed:
             raise task_killed_error()
         hook.submit()
+        return hook
 
     def _get_hook(self) -> PushdownSubmitHook:
         """Set and return the hook of the submission. The provider's operator calls this when `conf` is complete."""
         if self._submission is None:
             raise config_error(f"{self.operator_name}: there is no job to submit before `execute`; run the task")
         # Set the attribute first, so that the files of the hook are released even if a parameter is invalid.
-        self._hook = hook = PushdownSubmitHook.open(
+        self._hook = self._job_hook = hook = PushdownSubmitHook.open(
             self._submission,
             conf=entries("conf", self.conf),
             conn_id=self._conn_id,
