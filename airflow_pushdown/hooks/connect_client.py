@@ -82,7 +82,7 @@ class PushdownConnectHook(LoggingMixin):
         returncode = self._job.run(program, environment, exchange.private_directories)
         if self._job.is_ended:
             raise task_killed_error()
-        check_exit(returncode, self._job.output, has_result=exchange.read_result() is not None, program="the job")
+        check_exit(returncode, self._job.output, exchange.read_result(), program="the job")
 
     def collect(self) -> JobResult:
         """Return the result of the job. Raises if there is none."""

@@ -295,9 +295,9 @@ class PushdownSubmitHook(ClusterDriverHook):
         """Raise unless spark-submit succeeded or the job wrote a result."""
         if self._is_killed:
             raise task_killed_error()
-        has_result = self.exchange.read_result() is not None
-        check_exit(returncode, self._job.output, has_result=has_result)
-        if has_result:
+        result = self.exchange.read_result()
+        check_exit(returncode, self._job.output, result)
+        if result is not None:
             return
         if self.driver_exit_code:
             raise retryable_error(

@@ -7,7 +7,7 @@ import signal
 from airflow_pushdown.clusters.drivers import DriverStatus
 from airflow_pushdown.exceptions import PushdownTaskError, config_error, retryable_error
 from airflow_pushdown.spark_submit.submit_output import SubmitOutput
-from pushdown_spark.contract import ErrorCode
+from pushdown_spark.contract import ErrorCode, JobResult
 
 _SHELL_SIGNAL_BASE = 128
 
@@ -34,13 +34,18 @@ def driver_killed_error(number: signal.Signals, returncode: int) -> PushdownTask
     )
 
 
-def check_exit(returncode: int, output: SubmitOutput, *, has_result: bool, program: str = "spark-submit") -> None:
+def check_exit(
+    returncode: int, output: SubmitOutput, result: JobResult | None, *, program: str = "spark-submit"
+) -> None:
     """Raise the error of a program that has ended, unless it succeeded or the job wrote a result."""
+    if result is not None and result.error is None:
+        # The job writes its result after the commit. A signal while Spark stops changes nothing.
+        return
     number = signal_of(returncode)
     # A driver whose JVM was killed may have written a result with a less precise error.
-    if number is not None and (returncode < 0 or not has_result):
+    if number is not None and (returncode < 0 or result is None):
         raise driver_killed_error(number, returncode)
-    if has_result:
+    if result is not None:
         return
     if returncode and (message := output.final_error):
         raise config_error(message)
