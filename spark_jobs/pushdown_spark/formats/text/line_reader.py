@@ -12,7 +12,13 @@ from typing import Protocol
 import pyarrow as pa
 from isal import igzip_lib
 
-from pushdown_spark.errors import AccessDeniedError, MissingPathError, UnreadableFileError, UnsafeInputError
+from pushdown_spark.errors import (
+    AccessDeniedError,
+    ChangedFilesError,
+    MissingPathError,
+    UnreadableFileError,
+    UnsafeInputError,
+)
 from pushdown_spark.sources.stores.listing import Compression, InputFile, Split
 from pushdown_spark.sources.stores.storage import DENIED_REMEDY, REMEDY, RangeFile
 
@@ -88,7 +94,8 @@ class LineReader:
     def windows(self) -> Iterator[Window]:
         """Yield windows in file order. The same object is yielded each time and is valid until the next one.
 
-        Raises MissingPathError, AccessDeniedError without permission, and UnreadableFileError if the storage fails.
+        Raises MissingPathError, ChangedFilesError if an uncompressed file ends before its split, AccessDeniedError
+        without permission, and UnreadableFileError if the storage fails.
         Raises UnsafeInputError for data that Spark's reader must read: lines beyond the maximum length, and damaged
         compressed data.
         """
@@ -121,6 +128,8 @@ class LineReader:
         with split.storage.open(split.path, start, split.end) as raw:
             divider = _WindowDivider(raw, split.end - start, self._ends_at_returns, drops_first=split.start > 0)
             yield from self._count(raw, divider)
+            if divider.unread_bytes:
+                raise ChangedFilesError(f"{split.path} was longer when the scan was planned; run the task again")
 
     def _count(self, raw: RangeFile, divider: _WindowDivider) -> Iterator[Window]:
         """Yield the windows, and count their bytes."""
@@ -199,6 +208,11 @@ class _WindowDivider:
         self._drops_first = drops_first
         self._window = Window()
         self._size = 0
+
+    @property
+    def unread_bytes(self) -> int:
+        """Number of bytes of the split that the stream has not returned."""
+        return self._limit or 0
 
     def windows(self) -> Iterator[Window]:
         at_start = not self._drops_first

@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from pushdown_spark.errors import MissingPathError, UnsafeInputError
+from pushdown_spark.errors import ChangedFilesError, MissingPathError, UnsafeInputError
 from pushdown_spark.formats.text import line_reader
 from pushdown_spark.formats.text.line_reader import LineReader
 from pushdown_spark.sources.stores.listing import Compression, Split
@@ -154,6 +154,14 @@ def test_a_damaged_checksum_uses_spark(tmp_path: Path, compression: Compression)
 def test_a_vanished_file_raises(tmp_path: Path) -> None:
     with pytest.raises(MissingPathError, match="gone"):
         _windows(Split(str(tmp_path / "gone"), 0, 5, Compression.NONE))
+
+
+@pytest.mark.parametrize("start", [0, 6])
+@pytest.mark.parametrize("content", [b"", b"line\nno terminator", b"line\nline\n"])
+def test_a_file_that_ends_before_its_split_raises(tmp_path: Path, content: bytes, start: int) -> None:
+    path = _file(tmp_path / "data", content)
+    with pytest.raises(ChangedFilesError, match="data was longer"):
+        _windows(Split(str(path), start, 20, Compression.NONE))
 
 
 def test_byte_counts_of_splits_sum_to_the_file_size(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from spark_rows import sorted_rows
 from text_sources import both_readers, text_session
 
-from pushdown_spark.errors import UnreadableFileError
+from pushdown_spark.errors import ChangedFilesError, UnreadableFileError
 from pushdown_spark.runtime.error_classification import classify
 
 
@@ -40,6 +40,18 @@ def test_bytes_after_a_gzip_member_fail_as_they_do_in_spark(spark: SparkSession,
         with pytest.raises(Exception, match=r"a\.json\.gz") as error:
             session.scan("data", where="id = 1").run(sorted_rows)
         assert classify(error.value).code is UnreadableFileError.code
+
+
+def test_a_file_that_shrinks_after_planning_is_an_error(spark: SparkSession, tmp_path: Path) -> None:
+    """Another try plans the scan again. Spark's reader may return the rows of the shorter file."""
+    path = tmp_path / "a.csv"
+    path.write_text("1,needle\n2,needle\n")
+    scan = text_session(spark, tmp_path, "a int, b string", "pushdown", "csv").scan("data", where="b = 'needle'")
+    assert scan.df.columns == ["a", "b"]
+    path.write_text("1,needle\n")
+    with pytest.raises(Exception, match=r"a\.csv was longer") as error:
+        scan.run(sorted_rows)
+    assert classify(error.value).code is ChangedFilesError.code
 
 
 @pytest.mark.parametrize("option", ["maxColumns", "maxCharsPerColumn"])
