@@ -83,6 +83,8 @@ def plan_connect_text(spark: SparkSession, request: ScanRequest) -> ConnectTextS
         raise UnsupportedError(NO_STRING)
     uris = request.spark_frame.inputFiles()
     _check_files(uris, options.lines)
+    if options.lines.has_header:
+        _check_overlap(request.source.paths)
     fractions, in_headers = _probe(spark, request, options.lines, filters, uris)
     strings = min(fractions, key=lambda candidate: (fractions[candidate], candidate.searches))
     if strings in in_headers:
@@ -126,6 +128,12 @@ def _check_files(uris: Sequence[str], lines: LineSyntax) -> None:
         directory = location(decode_uri(uri)).rpartition("/")[0]
         if "=" in directory:
             raise UnsupportedError(f"Spark Connect does not show the values of the partition columns of {directory}")
+
+
+def _check_overlap(paths: Sequence[str]) -> None:
+    """Raise UnsupportedError for paths that may name a file twice. Spark reads it twice, and shows it once."""
+    if len(paths) > 1 or "{" in paths[0]:
+        raise UnsupportedError("several paths may name one file, and Spark Connect does not show how often it is read")
 
 
 def _text_lines(spark: SparkSession, request: ScanRequest, paths: Sequence[str]) -> DataFrame:

@@ -90,5 +90,5 @@ class ScanPlan:
         )
 
     def count_skipped(self, files_read: int) -> int:
-        """Return the number of files with content that were not read."""
-        return len(files_with_content(self.files)) - files_read
+        """Return the number of files with content that were not read. A file may be in the plan several times."""
+        return len({file.path for file in files_with_content(self.files)}) - files_read

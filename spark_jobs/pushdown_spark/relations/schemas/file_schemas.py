@@ -57,7 +57,7 @@ def file_schemas(
         return csv_schemas(spark, source, listing, infer_schema)
     check_broken_files(spark, source.options)
     if source.format is SourceFormat.JSON:
-        return json_schemas(spark, source, variants)
+        return json_schemas(spark, source, listing, variants)
     storage = storage_for(spark, listing.uris, source.options)
     files = files_with_content(listing.files(storage))
     if source.format is SourceFormat.AVRO:

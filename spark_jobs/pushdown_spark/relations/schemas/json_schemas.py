@@ -14,7 +14,7 @@ from pushdown_spark.projection.file_locations import location
 from pushdown_spark.projection.paths import quote_name
 from pushdown_spark.projection.schema_merge import FileSchema
 from pushdown_spark.sources.declaration import Source
-from pushdown_spark.sources.stores.listing import decode_uri
+from pushdown_spark.sources.stores.listing import Listing, decode_uri
 
 _UNSUPPORTED_OPTIONS = (
     "primitivesasstring",
@@ -31,11 +31,13 @@ _MAX_DIGITS = 18
 """Number of digits of integers that always fit 64 bits. Spark infers a decimal for more digits."""
 
 
-def json_schemas(spark: SparkSession, source: Source, variants: t.StructType | None) -> tuple[FileSchema, ...]:
-    """Return the schema of each file, or only the columns of `variants`, which `strings_as_variants` returns.
+def json_schemas(
+    spark: SparkSession, source: Source, listing: Listing, variants: t.StructType | None
+) -> tuple[FileSchema, ...]:
+    """Return the schema of each file with records, or only the columns of `variants`.
 
-    Records without keys and malformed records have no columns, but they are rows. Raises UnsupportedError if options or
-    records do not allow an inference.
+    `strings_as_variants` returns `variants`. Records without keys and malformed records have no columns, but they are
+    rows. Raises UnsupportedError if options or records do not allow an inference.
     """
     if unsupported_options := [option for option in _UNSUPPORTED_OPTIONS if option in source.options]:
         raise UnsupportedError(f"the option {unsupported_options[0]} does not allow an inference for one file")
@@ -56,13 +58,14 @@ def json_schemas(spark: SparkSession, source: Source, variants: t.StructType | N
         rows = by_file.agg(f.expr("schema_of_variant_agg(record)").alias("schema")).collect()
     except PySparkException as problem:
         raise UnsupportedError(f"Spark cannot infer the types of one file: {str(problem).splitlines()[0]}") from problem
-    schemas = []
+    schemas: dict[str, t.StructType] = {}
     for row in rows:
         ddl = _OBJECT.sub(lambda match: "STRUCT<" if match.group() == "OBJECT<" else match.group(), row["schema"])
         kind = _json_type(t.DataType.fromDDL(ddl))
-        schema = kind if isinstance(kind, t.StructType) else t.StructType()
-        schemas.append(FileSchema(location(decode_uri(row["file_path"])), schema))
-    return tuple(sorted(schemas, key=lambda schema: schema.file))
+        schemas[location(decode_uri(row["file_path"]))] = kind if isinstance(kind, t.StructType) else t.StructType()
+    # The listing has a file several times if Spark reads it several times.
+    files = sorted(location(decode_uri(uri)) for uri in listing.uris)
+    return tuple(FileSchema(file, schemas[file]) for file in files if file in schemas)
 
 
 def strings_as_variants(table: t.StructType, corrupt: str) -> t.StructType:

@@ -136,12 +136,12 @@ class Listing:
     def uris(self) -> tuple[str, ...]:
         """URIs of the files that Spark's own reader reads, after globs and filters.
 
-        They come from the listing, because `DataFrame.inputFiles` optimizes the DataFrame first, which takes
-        milliseconds. Over Spark Connect, there is no other way.
+        A file that several paths of the source name is in it several times if Spark reads it several times. The URIs
+        come from the listing, because `DataFrame.inputFiles` has each file once, and optimizes the DataFrame first,
+        which takes milliseconds. Over Spark Connect, there is no other way.
         """
         spark = self.frame.sparkSession
-        uris = java_strings(spark, self.index.inputFiles()) if has_jvm(spark) else self.frame.inputFiles()
-        return tuple(dict.fromkeys(uris))
+        return tuple(java_strings(spark, self.index.inputFiles()) if has_jvm(spark) else self.frame.inputFiles())
 
     @cached_property
     def index(self) -> JavaObject:
