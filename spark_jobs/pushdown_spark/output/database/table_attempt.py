@@ -194,14 +194,40 @@ class TableAttempt:
         staging = staged_table.change.staging
         summary = summary.model_copy(update={"table": self.target.display_name})
         text = summary_text(summary)
-        with closing(self._connect(self._address)) as connection:
-            renames = staged_table.is_new and self.target.dialect.is_mysql
-            is_renamed = renames and rename_to_target(connection, ledger, staging, partitions, text)
-            is_written = is_renamed or self._move_rows(connection, partitions, text)
-            with suppress(PushdownError):
-                # The run is committed. A later run deletes the tables.
-                staging.drop(connection)
+        try:
+            with closing(self._connect(self._address)) as connection:
+                renames = staged_table.is_new and self.target.dialect.is_mysql
+                is_renamed = renames and rename_to_target(connection, ledger, staging, partitions, text)
+                is_written = is_renamed or self._move_rows(connection, partitions, text)
+                self._drop_staging(connection)
+        except PushdownError:
+            if not self._has_committed():
+                raise
+            return summary
         return summary if is_written else None
+
+    def _has_committed(self) -> bool:
+        """Return whether the ledger has a commit of this attempt. Return False if it cannot be read.
+
+        A connection may break after the commit, so that only the response was lost.
+        """
+        ledger = self._claimed_ledger
+        with suppress(PushdownError), closing(self._connect(self._address)) as connection:
+            record = ledger.read(connection)
+            if record is not None and record.attempt == self._attempt:
+                resolve_rename(connection, ledger)
+            # The broken connection may still be committing. It has the lock until its end.
+            with connection.transaction(self.target.lock):
+                record = ledger.read(connection)
+            if record is not None and record.attempt == self._attempt and record.state is RunState.COMMITTED:
+                self._drop_staging(connection)
+                return True
+        return False
+
+    def _drop_staging(self, connection: WriteConnection) -> None:
+        """Delete the staging tables after the commit. If that fails, a later run deletes them."""
+        with suppress(PushdownError):
+            self._current_table.change.staging.drop(connection)
 
     def _move_rows(self, connection: WriteConnection, partitions: int, summary: str) -> bool:
         """Move the rows in one transaction. Return False if mode `ignore` found a table that exists now."""

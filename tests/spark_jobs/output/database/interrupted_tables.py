@@ -17,6 +17,7 @@ from pushdown_spark.contract import OutputMode, OutputSummary, TableOutputSpec
 from pushdown_spark.databases.client import DatabaseAddress
 from pushdown_spark.databases.column_values import TargetColumn
 from pushdown_spark.databases.write.write_connection import DatabaseCursor, WriteConnection, connect_to_write
+from pushdown_spark.errors import LostConnectionError
 from pushdown_spark.expressions.names import ANY_CASE
 from pushdown_spark.output.database.table_attempt import TableAttempt
 
@@ -84,6 +85,47 @@ class InterruptedConnection(WriteConnection):
     def close(self) -> None:
         self._before()
         self._connection.close()
+
+
+class LosingConnection(InterruptedConnection):
+    """A connection that asks a function after each statement and commit whether it breaks before the response."""
+
+    def __init__(self, connection: WriteConnection, is_lost: Callable[[], bool]) -> None:
+        super().__init__(connection, lambda: None)
+        self._is_lost = is_lost
+
+    def _execute(self, sql: str, values: Sequence[object]) -> DatabaseCursor:
+        cursor = super()._execute(sql, values)
+        if self._is_lost():
+            # An open cursor would keep SQLite's locks.
+            cursor.close()
+            self._lose()
+        return cursor
+
+    def commit(self) -> None:
+        super().commit()
+        if self._is_lost():
+            self._lose()
+
+    def _lose(self) -> None:
+        self._connection.close()
+        raise LostConnectionError("the connection was lost")
+
+
+def lose_response(step: int, losses: list[int]) -> Connect:
+    """Return a function that connects, and whose connections break before the response to a step. Steps count from 1.
+
+    The step is added to `losses` if it is reached.
+    """
+    steps = count(1)
+
+    def is_lost() -> bool:
+        if next(steps) != step:
+            return False
+        losses.append(step)
+        return True
+
+    return lambda address: LosingConnection(connect_to_write(address), is_lost)
 
 
 def interrupt(step: int, act: Callable[[], None]) -> Connect:

@@ -12,13 +12,23 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from interrupted_tables import OLD, InterruptedConnection, TableWrite, fork, interrupt, kill_self, stop_self, write_once
+from interrupted_tables import (
+    OLD,
+    InterruptedConnection,
+    TableWrite,
+    fork,
+    interrupt,
+    kill_self,
+    lose_response,
+    stop_self,
+    write_once,
+)
 from table_databases import KINDS, Database, open_database
 
 from pushdown_spark.contract import OutputMode
 from pushdown_spark.databases.client import DatabaseAddress
 from pushdown_spark.databases.write.write_connection import WriteConnection, connect_to_write
-from pushdown_spark.errors import PushdownError
+from pushdown_spark.errors import LostConnectionError, PushdownError
 from pushdown_spark.output.database.staging_tables import MAX_AGE_SECONDS
 
 CASES = [
@@ -67,6 +77,24 @@ def test_retry_after_kill_equals_one_run(database: Database, case: TableWrite, o
         assert states(database) == [("committed",)]
     assert step > MIN_STEPS
     assert stored_rows(database) == case.expected()
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_attempt_that_loses_a_response_fails_only_if_it_has_not_committed(database: Database, case: TableWrite) -> None:
+    for step in count(1):
+        case.prepare(database)
+        losses: list[int] = []
+        try:
+            write_once(database, case, connect=lose_response(step, losses))
+        except LostConnectionError:
+            unchanged = sorted(OLD) if case.has_table else None
+            assert (stored_rows(database) if "t" in database.tables() else None) == unchanged, f"lost at step {step}"
+            write_once(database, case)
+        assert stored_rows(database) == case.expected(), f"lost at step {step}"
+        assert states(database) == [("committed",)], f"lost at step {step}"
+        if not losses:
+            break
+    assert step > MIN_STEPS
 
 
 @pytest.mark.nightly
