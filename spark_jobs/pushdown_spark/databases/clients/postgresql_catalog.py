@@ -24,27 +24,34 @@ from pushdown_spark.errors import RemoteRefusedError
 from pushdown_spark.expressions.types import MAX_DECIMAL_DIGITS
 
 _TYPE = """
-lower(pg_catalog.format_type(b.oid, CASE WHEN t.typtype = 'd' THEN t.typtypmod ELSE {modifier} END)),
-b.typtype = 'e', pg_catalog.pg_encoding_to_char(d.encoding)
+lower(pg_catalog.format_type(b.oid, b.modifier)), b.typtype = 'e', pg_catalog.pg_encoding_to_char(d.encoding)
 """
 _TYPE_JOINS = """
-JOIN pg_catalog.pg_type t ON t.oid = {oid}
-JOIN pg_catalog.pg_type b ON b.oid = CASE WHEN t.typtype = 'd' THEN t.typbasetype ELSE t.oid END
+CROSS JOIN LATERAL (
+    WITH RECURSIVE resolved(oid, modifier, typtype, base, base_modifier) AS (
+        SELECT t.oid, {modifier}, t.typtype, t.typbasetype, t.typtypmod FROM pg_catalog.pg_type t WHERE t.oid = {oid}
+        UNION ALL
+        SELECT t.oid, r.base_modifier, t.typtype, t.typbasetype, t.typtypmod
+        FROM resolved r JOIN pg_catalog.pg_type t ON t.oid = r.base WHERE r.typtype = 'd'
+    )
+    SELECT oid, modifier, typtype FROM resolved WHERE typtype <> 'd'
+) b
 JOIN pg_catalog.pg_database d ON d.datname = current_database()
 """
+"""A domain has the type on which it is based, possibly over other domains."""
 _COLUMNS = f"""
 SELECT a.attname, c.collname, coalesce(c.collisdeterministic, true),
-{_TYPE.format(modifier="a.atttypmod")}
+{_TYPE}
 FROM pg_catalog.pg_attribute a
 LEFT JOIN pg_catalog.pg_collation c ON c.oid = a.attcollation AND c.collname <> 'default'
-{_TYPE_JOINS.format(oid="a.atttypid")}
+{_TYPE_JOINS.format(oid="a.atttypid", modifier="a.atttypmod")}
 WHERE a.attrelid = to_regclass(%s)::oid AND a.attnum > 0 AND NOT a.attisdropped
 ORDER BY a.attnum
 """  # noqa: S608 -- built from constants
 _TYPES = f"""
-SELECT {_TYPE.format(modifier="q.modifier")}
+SELECT {_TYPE}
 FROM unnest(%s::oid[], %s::int[]) WITH ORDINALITY AS q(oid, modifier, place)
-{_TYPE_JOINS.format(oid="q.oid")}
+{_TYPE_JOINS.format(oid="q.oid", modifier="q.modifier")}
 ORDER BY q.place
 """  # noqa: S608 -- built from constants
 _ALL_DETERMINISTIC = "SELECT NOT EXISTS (SELECT FROM pg_catalog.pg_collation WHERE NOT collisdeterministic)"

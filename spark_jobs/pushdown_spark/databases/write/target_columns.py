@@ -29,6 +29,10 @@ _NUMERIC = re.compile(r"numeric\((\d+),(\d+)\)")
 _TIME = re.compile(r"(?:time|interval)(?:\((\d)\))?(?: |\[|$)")
 _ROUNDED = re.compile(r"(?:float|double)\(\d+,\d+\)|money|numeric\(\d+,-")
 """Types that round values without an error."""
+_POSTGRESQL_LOSSY = re.compile(
+    r'"char"|(?:oid|oidvector|xid|xid8|cid)(?:\[|$)|interval (?:year|month|day|hour|minute|second)'
+)
+"""Types of PostgreSQL that cut strings off, wrap negative integers, or drop the fields that they lack."""
 _BIT = re.compile(r"bit\((\d+)\)")
 _LABEL = re.compile(r"'((?:[^']|'')*)'")
 
@@ -86,7 +90,11 @@ def _target_column(field: t.StructField, column: RemoteColumn | None, dialect: D
     """
     assert column is not None
     column_type, target = column.remote_type, _value_type(column)
-    if not _takes(field.dataType, target) or _ROUNDED.match(column_type) or _is_geometry(field.dataType, column_type):
+    if (
+        not _takes(field.dataType, target)
+        or _is_lossy(column_type, dialect)
+        or _is_geometry(field.dataType, column_type)
+    ):
         raise BadSpecError(
             f"output_table: column {column.name} is {column_type} in the table, which does not take "
             f"{field.dataType.simpleString()}; cast it in the query, or change the type of the column"
@@ -139,6 +147,12 @@ def _takes(source: t.DataType, target: t.DataType) -> bool:
     return any(isinstance(source, left) and isinstance(target, right) for left, right in _COMPATIBLE_TYPES)
 
 
+def _is_lossy(column_type: str, dialect: Dialect) -> bool:
+    """Return whether the database changes values for this type without an error."""
+    is_lossy_string = dialect is Dialect.POSTGRES and _POSTGRESQL_LOSSY.match(column_type)
+    return bool(_ROUNDED.match(column_type) or is_lossy_string)
+
+
 def _is_geometry(source: t.DataType, column_type: str) -> bool:
     return isinstance(source, t.BinaryType) and not re.match(r"bytea|.*(?:blob|binary)", column_type)
 
@@ -181,7 +195,7 @@ def _step(target: t.DataType, column_type: str, dialect: Dialect) -> int:
 
 def _max_bytes(column_type: str, dialect: Dialect) -> int | None:
     if dialect is Dialect.POSTGRES:
-        return POSTGRESQL_NAME_BYTES if column_type == "name" else None
+        return POSTGRESQL_NAME_BYTES if column_type.removesuffix("[]") == "name" else None
     text = _TEXT_TYPE.match(column_type)
     return _TEXT_BYTES[text.group(1)] if text and dialect.is_mysql else None
 

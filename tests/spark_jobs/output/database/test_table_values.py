@@ -9,9 +9,13 @@ from pathlib import Path
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import Row, SparkSession
+from pyspark.sql import types as t
 from table_databases import Database, open_database, output_of, write
 
+from pushdown_spark.contract import OutputMode, TableOutputSpec
 from pushdown_spark.errors import BadSpecError, UnwritableValueError
+from pushdown_spark.expressions.names import ANY_CASE
+from pushdown_spark.output.database.table_attempt import TableAttempt
 from pushdown_spark.runtime.error_classification import classify, pushdown_error
 from pushdown_spark.session import PushdownSession
 
@@ -71,6 +75,13 @@ WIDE = {
     )
 }
 SPECIAL = {"s": ("double('NaN')", "double('Infinity')", "double('-Infinity')", "NULL")}
+DOMAINS = [
+    "CREATE DOMAIN code AS varchar(3)",
+    "CREATE DOMAIN short_code AS code",
+    "CREATE DOMAIN moment AS time(0)",
+    "CREATE DOMAIN whole_time AS moment",
+]
+"""Domains over domains."""
 
 
 @pytest.fixture
@@ -180,6 +191,9 @@ def test_strings_are_written_to_columns_of_postgresqls_own_types(spark: SparkSes
         ("postgresql", "date", "DATE'+10000-01-01'", "a date outside the years 1 to 9999"),
         ("postgresql", "time(1)", "'12:00:00.55'", "a time with more fractional digits"),
         ("postgresql", "name", "repeat('a', 64)", "a value of 64 bytes, and takes at most 63"),
+        ("postgresql", "name[]", "array(repeat('a', 64))", "a value of 64 bytes, and takes at most 63"),
+        ("postgresql", "short_code", "'abc '", "a value of 4 characters, and takes at most 3"),
+        ("postgresql", "whole_time", "'12:00:00.5'", "a time with more fractional digits"),
         ("postgresql", "jsonb", "'{'", "column x: .*invalid input syntax for type json"),
         ("mariadb", "double", "double('NaN')", "NaN"),
         ("mariadb", "float", "float('Infinity')", "infinity"),
@@ -227,6 +241,8 @@ def test_strings_are_written_to_columns_of_postgresqls_own_types(spark: SparkSes
 def test_values_that_would_change_are_typed_errors(
     spark: SparkSession, database: Database, declaration: str, value: str, problem: str
 ) -> None:
+    if database.product == "postgresql":
+        database.execute("DROP DOMAIN IF EXISTS code, moment CASCADE", *DOMAINS)
     database.execute(f"CREATE TABLE t (x {declaration})")
     with pytest.raises(PySparkException) as failure:
         write(output_of(spark, database), spark.sql(f"SELECT {value} AS x"))
@@ -234,6 +250,21 @@ def test_values_that_would_change_are_typed_errors(
     assert isinstance(error, UnwritableValueError), classify(failure.value)
     assert re.search(problem, str(error)), str(error)
     assert database.rows("SELECT * FROM t") == []
+    assert database.tables() == ["t"]
+
+
+@pytest.mark.parametrize("database", ["postgresql"], indirect=True)
+@pytest.mark.parametrize(
+    "declaration", ['"char"', "oid", "xid", "interval day", "interval second(3)", "interval day to second(3)", "oid[]"]
+)
+def test_types_of_postgresql_that_change_strings_are_errors(database: Database, declaration: str) -> None:
+    database.execute(f"CREATE TABLE t (x {declaration})")
+    kind = t.ArrayType(t.StringType()) if declaration.endswith("]") else t.StringType()
+    attempt = TableAttempt(database.address, TableOutputSpec(table="t", mode=OutputMode.APPEND), "run")
+    assert attempt.prepare()
+    with pytest.raises(BadSpecError, match=r"column x is .* in the table, which does not take"):
+        attempt.stage(t.StructType().add("x", kind), attempt.existing_table(), name_rule=ANY_CASE)
+    attempt.abort()
     assert database.tables() == ["t"]
 
 
