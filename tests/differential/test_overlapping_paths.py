@@ -45,8 +45,8 @@ def check(spark: SparkSession, source_format: str, paths: list[str], columns: li
     session.add_source("data", path=paths, format=source_format, schema=SCHEMA, reader="pushdown")
     result = session.scan("data", columns=columns, where=WHERE)
     with pushdown_off(spark):
-        native = spark.read.format(spark_format(source_format)).schema(SCHEMA).load(paths)
-        expected = rows_of(native.where(WHERE).select(*columns))
+        spark_frame = spark.read.format(spark_format(source_format)).schema(SCHEMA).load(paths)
+        expected = rows_of(spark_frame.where(WHERE).select(*columns))
     assert result.run(rows_of) == expected
     report = result.report()["data"]
     assert report.reader == "pushdown", report.reason
