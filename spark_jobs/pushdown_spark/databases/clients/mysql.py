@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import ssl
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, suppress
@@ -25,6 +26,8 @@ _INTERRUPTED = frozenset({1020, 1021, 1030, 1037, 1041, 1114, 1180, 1206, 1226, 
 """Errors that a statement may not meet again: changed rows, full disks and other limits, canceled statements, timeouts,
 servers that are read-only during a failover."""
 _TLS_MESSAGES = ("SSL", "certificate", "CERTIFICATE")
+_LOST_TLS = re.compile(r"(?i)(?<![a-z])eof(?![a-z])|connection reset|broken pipe")
+"""Messages about the end of a connection that uses TLS, other than those about TLS itself."""
 _READ_BYTES = 1 << 20
 _MIN_OUTPUT_BYTES = 1 << 20
 """Bytes of lines to collect before they are parsed. A server that uses TLS sends 16 KB at a time."""
@@ -151,7 +154,8 @@ def mysql_error(address: DatabaseAddress, problem: BaseException) -> PushdownErr
 
 def _error_class(number: int, text: str, problem: BaseException) -> type[PushdownError]:
     """Return the class that says whether a retry can help."""
-    if any(message in text for message in _TLS_MESSAGES) or isinstance(problem, ValueError):
+    is_about_tls = any(message in text for message in _TLS_MESSAGES) and not _LOST_TLS.search(text)
+    if is_about_tls or isinstance(problem, ValueError):
         return RemoteRefusedError
     if number in _INTERRUPTED:
         return RemoteFailedError

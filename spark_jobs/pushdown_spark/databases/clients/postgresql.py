@@ -35,6 +35,8 @@ _REFUSED_MESSAGES = (
     "no password supplied",
     "does not exist",
 )
+_LOST_TLS = re.compile(r"SSL (?:connection has been closed|SYSCALL error)|unexpected eof")
+"""Messages about the end of a connection that uses TLS, other than those about TLS itself."""
 _LOST_SNAPSHOT = re.compile(r"invalid snapshot identifier|snapshot \S+ does not exist")
 """PostgreSQL's messages for a snapshot whose connection is closed: before version 17, and since."""
 _BEGIN = "BEGIN TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY"
@@ -241,7 +243,8 @@ def _csv_type(target: pa.DataType) -> pa.DataType:
 def _error_class(text: str, state: str | None) -> type[PushdownError]:
     """Return the class that says whether a retry can help. libpq has no SQLSTATE for connections that failed."""
     if state is None or state == "00000":
-        return RemoteRefusedError if any(message in text for message in _REFUSED_MESSAGES) else LostConnectionError
+        is_refused = any(message in text for message in _REFUSED_MESSAGES) and not _LOST_TLS.search(text)
+        return RemoteRefusedError if is_refused else LostConnectionError
     if state.startswith(_LOST):
         return LostConnectionError
     if state in _VALUES or "NaN" in text or "infinity" in text:
