@@ -17,6 +17,7 @@ from pushdown_spark.expressions.predicate import (
     FILE_METADATA,
     UNPARSED,
     Predicate,
+    needs_every_row,
     reads_file_metadata,
     sql_function,
 )
@@ -103,6 +104,15 @@ class ScanRequest:
         if self.query is not None:
             return sql_function(spark, self.query, self.query_tree)
         return None if self.predicate is None else sql_function(spark, self.predicate.sql, self.predicate.tree)
+
+    @cached_property
+    def needs_every_row(self) -> bool:
+        """Whether a WHERE of the query calls a function that must see every row."""
+        if self.query is None:
+            return self.predicate is not None and self.predicate.needs_every_row
+        if self.query_tree is None:
+            return needs_every_row(self.query, None)
+        return any(needs_every_row(self.query, where) for where in self.query_tree.find_all(exp.Where))
 
     def for_query(self, sql: str, tree: exp.Expr | None) -> ScanRequest:
         """Return the request for a whole query. If the query reads file metadata, only Spark's reader can serve it."""

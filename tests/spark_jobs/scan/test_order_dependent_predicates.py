@@ -74,6 +74,8 @@ def test_functions_that_raise_are_evaluated_on_all_rows(
         "SELECT k FROM t WHERE {where} UNION ALL SELECT k FROM t WHERE k = '-1'",
         "SELECT x.k FROM (SELECT k FROM t WHERE {where}) x JOIN t AS y ON x.k = y.k",
         "SELECT k FROM t WHERE {where} AND k IN (SELECT k FROM t WHERE word <> 'other')",
+        "SELECT k FROM t WHERE (SELECT max(k) FROM t) <> '' AND {where}",
+        r"SELECT k FROM t WHERE {where} AND k RLIKE '^\\d+$'",
     ],
 )
 def test_order_dependent_predicates_in_queries_with_several_tables_run_in_spark(

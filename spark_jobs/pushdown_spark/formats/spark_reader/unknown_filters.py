@@ -45,7 +45,8 @@ def unsafe_columns(spark: SparkSession, request: ScanRequest, columns: Sequence[
         return []
     columns = [name for name in columns if name in required_columns]
     may_list_null = source.format is SourceFormat.ORC and _may_list_null(spark, request)
-    if may_list_null or request.sql_function is not None or _may_lose_lines(spark, request):
+    needs_all = request.sql_function is not None or request.needs_every_row
+    if may_list_null or needs_all or _may_lose_lines(spark, request):
         return columns
     text, fields = _text_of_unknown_filters(spark, request), request.spark_frame.schema.fields
     unsafe = {field.name for field in fields if is_unsafe(field, source.format, text)}

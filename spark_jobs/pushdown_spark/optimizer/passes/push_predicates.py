@@ -81,16 +81,19 @@ def _complete_predicates(block: SelectBlock) -> Predicates:
     """Return the whole WHERE of a block over one relation if it calls a function that must see every row.
 
     `rand() < 0.5 AND k = 7` without its first conjunct would let a reader drop rows before Spark calls the function.
-    With all conjuncts, the scan pushes none. Spark evaluates sub-queries later.
+    With all conjuncts, the scan pushes none. NULL stands for sub-queries, which the scan does not know.
     """
     where = block.select.args.get("where")
     if where is None or len(block.relations) > 1:
         return {}
-    conditions = [condition for condition in conjuncts(where.this) if condition.find(exp.Query) is None]
+    conditions = [condition.transform(_without_query) for condition in conjuncts(where.this)]
     predicate = predicate_of(conditions)
-    return (
-        dict.fromkeys(block.relations, tuple(conditions)) if predicate is not None and predicate.needs_every_row else {}
-    )
+    is_complete = predicate is not None and predicate.needs_every_row
+    return dict.fromkeys(block.relations, tuple(conditions)) if is_complete else {}
+
+
+def _without_query(node: exp.Expr) -> exp.Expr:
+    return exp.null() if isinstance(node, exp.Query | exp.Exists) else node
 
 
 def pushdown_predicates(plan: Plan, columns: RelationColumns, is_exact_equality: IsExactEquality) -> Predicates:
