@@ -42,6 +42,8 @@ _BEATS = 12
 """The number of heartbeats within that time."""
 _REPLAYED = ".progress"
 """The suffix of the file in which a replay records its moves."""
+_NOTE_ATTEMPTS = 5
+"""How often the note for another attempt is written again."""
 _MIN_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 0.02, 1.0
 """The pause between two checks of a lock of another process."""
 
@@ -100,8 +102,10 @@ class CommitLog:
 
         Without `check_claim`, this attempt begins, and takes the lock from other attempts of the same run.
         With it, this attempt waits for the lock, and `check_claim` raises if a later attempt has begun.
-        A commit that the block cannot undo keeps its lock, so that the next process undoes the commit.
+        A commit that the block cannot undo keeps its lock, so that the next process undoes the commit. A repair that
+        fails keeps it, too, so that the process whose commit it has begun to undo does not continue.
         """
+        is_repaired = False
         self._check_claim = check_claim
         self._number = self._acquire_lock()
         stop = threading.Event()
@@ -109,11 +113,13 @@ class CommitLog:
         heartbeat.start()
         try:
             self._repair()
+            is_repaired = True
             yield
         finally:
             stop.set()
             heartbeat.join()
-            self._release_lock()
+            if is_repaired:
+                self._release_lock()
 
     def commit(self, journal: Journal) -> None:
         """Make the moves of a journal, within `lock`. If one fails, undo all of them and raise.
@@ -122,8 +128,13 @@ class CommitLog:
         """
         self.files.write_text(self._journal, journal.model_dump_json())
         try:
-            self._replay(journal, self._journal).apply(self.check_lock)
             self.check_lock()
+        except BaseException:
+            # No move was made, and the process that took the lock has not seen the journal.
+            self.files.delete(self._journal)
+            raise
+        try:
+            self._replay(journal, self._journal).apply(self.check_lock)
             self._update_catalog(journal)
         except BaseException:
             try:
@@ -164,6 +175,7 @@ class CommitLog:
         return _read_other_commits(self.files, self.paths.other_commits)
 
     def _update_catalog(self, journal: Journal) -> None:
+        self.check_lock()
         if journal.change is not None:
             with hold_signals():
                 self._catalog.update(journal.change)
@@ -172,9 +184,7 @@ class CommitLog:
         """Complete a commit after its last move: notify the other attempts, and delete the replaced files."""
         for claim in self.files.glob(self.paths.hidden_directory, CLAIMS_OF_ALL_RUNS):
             if f"/staging-{journal.run}/" not in claim:
-                note = other_commits_path(claim)
-                commits = _read_other_commits(self.files, note) | dict.fromkeys(journal.partitions, journal.writer)
-                self.files.write_text(note, json.dumps(commits))
+                self._notify(claim, journal)
         try:
             self.files.delete(journal.aside)
             self.files.delete(journal.rows)
@@ -184,6 +194,20 @@ class CommitLog:
                 f"deleted ({root_message(problem)}); delete {journal.aside}, and run the task again"
             ) from None
         self._delete_journal(path)
+
+    def _notify(self, claim: str, journal: Journal) -> None:
+        """Tell another attempt which partitions a commit has changed. The attempt may end, and delete its files."""
+        note = other_commits_path(claim)
+        for attempts_left in reversed(range(_NOTE_ATTEMPTS)):
+            try:
+                commits = _read_other_commits(self.files, note) | dict.fromkeys(journal.partitions, journal.writer)
+                self.files.write_text(note, json.dumps(commits))
+                return
+            except (OSError, Py4JError):
+                if not self.files.exists(claim):
+                    return
+                if not attempts_left:
+                    raise
 
     def _repair(self) -> None:
         """Undo the commits of lower locks, or complete them if all their moves were made."""
@@ -219,15 +243,20 @@ class CommitLog:
             self._update_catalog(journal)
             self.check_lock()
             self._complete(journal, path)
-        else:
+        elif self.files.exists(path):
             self._undo(journal, path)
             self.files.delete(journal.rows)
             self.files.delete_empty(journal.rows.rpartition("/")[0])
+        else:
+            # Its own process has completed it: it deletes the journal before the record of the moves.
+            self.files.delete(journal.rows)
+            self.files.delete(journal.aside)
 
     def _undo(self, journal: Journal, path: str) -> None:
         self._replay(journal, path).undo(self.check_lock)
         if has_files(self.files, journal.aside):
             raise OSError(f"{journal.aside} still has files of {self.paths.output}; move them back manually")
+        self.check_lock()
         if journal.change is not None:
             self._catalog.revert(journal.change)
         self.files.delete(journal.aside)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import warnings
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from pushdown_spark.contract import MAX_PARTITIONS, OutputMode, OutputSpec, OutputSummary
@@ -133,11 +134,14 @@ class FileOutput(Output):
         An attempt that takes the lock after its claim was deleted does not commit. One that has taken it before may be
         moving its rows.
         """
-        for name in self._files.names(self.paths.staging):
+        names = self._files.names(self.paths.staging)
+        for name in names:
             if name.endswith(CLAIM):
                 self._files.delete(f"{self.paths.staging}/{name}")
         self._log.check_lock()
-        self._files.delete(self.paths.staging)
+        # Not the directory: a later attempt may have begun to use it since.
+        for name in names:
+            self._files.delete(f"{self.paths.staging}/{name}")
 
     def stage(self, frame: DataFrame) -> None:
         """Write all rows of a DataFrame to the staging directory. Rows that were staged before are replaced."""
@@ -187,9 +191,11 @@ class FileOutput(Output):
         except Exception as problem:
             if self.summary is None:
                 raise
+            with suppress(Exception):
+                self.abort()
             warnings.warn(
                 f"the rows are in {self.name}, but hidden files of their commit could not be deleted "
-                f"({root_message(problem)}); the next run on the output deletes them",
+                f"({root_message(problem)}); the next runs on the output delete them",
                 RuntimeWarning,
                 stacklevel=2,
             )

@@ -117,13 +117,13 @@ class JournalReplay:
         moves = self.journal.moves
         if self.files.read_text(self.progress) == str(len(moves)):
             return True
-        return self.files.moves_directories and all(map(self._is_made, moves))
+        return self.files.moves_directories and all(map(self._is_complete, moves))
 
     def undo(self, check_lock: Callable[[], None]) -> None:
         """Undo all moves that were made or started, in reverse order. `check_lock` raises as for `apply`."""
         moves = self.journal.moves
         if self.files.moves_directories:
-            moves_to_undo = list(takewhile(self._is_made, moves))
+            moves_to_undo = list(takewhile(self._has_begun, moves))
             # The commit is no longer complete. On a full disk, files can be deleted and renamed, but not written.
             self.files.delete(self.progress)
         else:
@@ -141,9 +141,17 @@ class JournalReplay:
     def _record(self, number: int) -> None:
         self.files.write_text(self.progress, str(number))
 
-    def _is_made(self, move: Move) -> bool:
+    def _is_complete(self, move: Move) -> bool:
+        """Return whether an atomic move was made, and was not undone."""
         is_hidden = self.files.exists(self.journal.hidden_path(move))
         return not is_hidden and self.files.exists(move.output) if move.is_inward else is_hidden
+
+    def _has_begun(self, move: Move) -> bool:
+        """Return whether an atomic move was made, and was not undone completely: files go back one by one."""
+        if self._is_complete(move):
+            return True
+        files = self.journal.files_of(move) if move.is_inward else ()
+        return any(self.files.exists(f"{move.output}{file}") for file in files)
 
     def _ends(self, move: Move) -> tuple[str, str]:
         """Return source and target."""
@@ -212,19 +220,18 @@ def _fence_directory(files: Files, directory: str, number: int) -> str:
 def _restore(files: Files, source: str, target: str, names: frozenset[str] | None) -> None:
     """Move back a file or directory, or only its files with some names relative to it.
 
-    A killed move may have left a part of it at the target.
+    A killed move may have left a part of it at the target. With `names`, files go back one by one: other files may
+    arrive in the directory at any time.
     """
     if not files.exists(source):
         return
-    entries = _below(files, source)
-    is_whole = names is None or names.issuperset(relative for _, relative in entries)
-    if is_whole and not files.exists(target):
+    if names is None and not files.exists(target):
         # The parent exists unless another process has renamed it (see `fence`). Creating it would undo the rename.
         if not files.moves_directories:
             files.make_directory(target.rpartition("/")[0])
         files.rename(source, target)
         return
-    for path, relative in entries:
+    for path, relative in _below(files, source):
         if names is not None and relative not in names:
             continue
         destination = f"{target}{relative}"
@@ -233,8 +240,10 @@ def _restore(files: Files, source: str, target: str, names: frozenset[str] | Non
         else:
             files.make_directory(destination.rpartition("/")[0])
             files.rename(path, destination)
-    if is_whole:
+    if names is None:
         files.delete(source)
+    else:
+        files.delete_empty_tree(source)
 
 
 def _below(files: Files, path: str) -> Sequence[tuple[str, str]]:

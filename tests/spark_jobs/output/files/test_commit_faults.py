@@ -475,6 +475,168 @@ def test_repair_that_resumes_leaves_the_commit_of_its_successor(
     assert tree(target) == expected_tree(OutputMode.OVERWRITE_PARTITIONS, OLD, NEW)
 
 
+class PausedFiles(LocalFiles):
+    """Local files of a process that waits before or after an operation until another process has done its part."""
+
+    def __init__(self) -> None:
+        self.is_reached, self.may_continue = threading.Event(), threading.Event()
+
+    def pause(self) -> None:
+        if not self.is_reached.is_set():
+            self.is_reached.set()
+            assert self.may_continue.wait(60)
+
+
+def test_driver_does_not_continue_after_a_failed_repair(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The retry takes the lock from a live driver, begins to undo its commit, and fails."""
+    target = create_output(spark, tmp_path, 0, OLD)
+    slow, broken, errors = PausedFiles(), LocalFiles(), list[BaseException]()
+
+    def rename_slowly(source: str, target: str) -> None:
+        if source.endswith("/day=3"):
+            slow.pause()
+        LocalFiles().rename(source, target)
+
+    def fail(source: str, target: str) -> None:
+        if "/aside-" in source and target.endswith("/day=2"):
+            raise OSError("the file system failed")
+        LocalFiles().rename(source, target)
+
+    monkeypatch.setattr(slow, "rename", rename_slowly)
+    monkeypatch.setattr(broken, "rename", fail)
+    mode = OutputMode.OVERWRITE_PARTITIONS
+    thread = threading.Thread(
+        target=_write_and_keep_error, args=(open_attempt(spark, target, mode, "run", files=slow), errors)
+    )
+    thread.start()
+    assert slow.is_reached.wait(60)
+    with pytest.raises(OSError, match="the file system failed"):
+        open_attempt(spark, target, mode, "run", files=broken).prepare()
+    slow.may_continue.set()
+    thread.join()
+    assert len(errors) == 1
+    assert open_attempt(spark, target, mode, "run").prepare()
+    assert tree(target) == tree_of(OLD)
+
+
+def test_repair_keeps_a_commit_that_its_own_driver_completes_meanwhile(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The retry has taken the lock after the last move of the driver, and pauses before it looks for the moves."""
+    target = create_output(spark, tmp_path, 0, OLD)
+    driver, repair, threads = LocalFiles(), PausedFiles(), list[threading.Thread]()
+    mode = OutputMode.OVERWRITE_PARTITIONS
+
+    def prepare() -> None:
+        open_attempt(spark, target, mode, "run", files=repair).prepare()
+
+    def delete(path: str) -> None:
+        LocalFiles().delete(path)
+        if "/aside-" in path:
+            threads.append(threading.Thread(target=prepare))
+            threads[0].start()
+            assert repair.is_reached.wait(60)
+
+    def fence(source: str, target: str) -> None:
+        LocalFiles().rename(source, target)
+        if "/staging-" in target:
+            repair.pause()
+
+    monkeypatch.setattr(driver, "delete", delete)
+    monkeypatch.setattr(repair, "rename", fence)
+    write(open_attempt(spark, target, mode, "run", files=driver), NEW)
+    repair.may_continue.set()
+    threads[0].join()
+    assert tree(target) == expected_tree(mode, OLD, NEW)
+
+
+def test_older_attempt_leaves_the_staged_rows_of_the_newest(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It pauses after it has seen that it holds the lock, and then deletes what earlier attempts have left."""
+    target, mode = create_output(spark, tmp_path, 0, OLD), OutputMode.OVERWRITE_PARTITIONS
+    files, errors = PausedFiles(), list[BaseException]()
+    older, newest = open_attempt(spark, target, mode, "run", files=files), open_attempt(spark, target, mode, "run")
+    names = files.names
+
+    def list_names(directory: str) -> list[str]:
+        listed = names(directory)
+        if "/staging-" in directory:
+            files.pause()
+        return listed
+
+    monkeypatch.setattr(files, "names", list_names)
+    thread = threading.Thread(target=_write_and_keep_error, args=(older, errors))
+    thread.start()
+    assert files.is_reached.wait(60)
+    assert newest.prepare()
+    with newest.transaction():
+        stage(newest, NEW)
+        files.may_continue.set()
+        thread.join()
+    assert len(errors) == 1
+    assert tree(target) == expected_tree(mode, OLD, NEW)
+
+
+def test_undo_that_resumes_leaves_the_output_of_its_successor(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The commit fails after its last move, and the driver stalls while it undoes it."""
+    target, files, errors = tmp_path / "out", PausedFiles(), list[BaseException]()
+    write_text = files.write_text
+
+    def fail(path: str, text: str) -> None:
+        if path.endswith(".heartbeat"):
+            return
+        if path.endswith(".progress"):
+            raise OSError("the file system failed")
+        write_text(path, text)
+
+    def rename_slowly(source: str, target: str) -> None:
+        if "/staging-" in target:
+            files.pause()
+        LocalFiles().rename(source, target)
+
+    monkeypatch.setattr(files, "write_text", fail)
+    monkeypatch.setattr(files, "rename", rename_slowly)
+    slow = open_attempt(spark, target, OutputMode.OVERWRITE, "slow", files=files)
+    thread = threading.Thread(target=_write_and_keep_error, args=(slow, errors))
+    thread.start()
+    assert files.is_reached.wait(60)
+    later = {"day=5": "later 5"}
+    write(open_attempt(spark, target, OutputMode.OVERWRITE, "later", patience=IMPATIENT), later)
+    files.may_continue.set()
+    thread.join()
+    assert len(errors) == 1
+    assert tree(target) == tree_of(later)
+
+
+def test_repeated_repair_beside_files_of_another_program_leaves_no_new_rows(
+    spark: SparkSession, tmp_path: Path, operations: Iterator[int]
+) -> None:
+    """Files go back one by one, because the other program has written into a new partition. The repair is killed."""
+    mode = OutputMode.OVERWRITE_PARTITIONS
+    amid = next(number for number in count(8) if _is_half_done(spark, tmp_path, mode, number))
+    for number in operations:
+        target = create_output(spark, tmp_path / "repairs", number, OLD)
+        with pytest.raises(KilledError):
+            write(open_attempt(spark, target, mode, "run", files=killed_at(amid, InterruptedFiles)), NEW)
+        for partition in target.glob("day=*"):
+            (partition / "theirs.json").write_text("theirs")
+        files = killed_at(number, InterruptedFiles)
+        with suppress(KilledError):
+            open_attempt(spark, target, OutputMode.APPEND, "second", files=files, patience=IMPATIENT).prepare()
+        if not files.is_reached:
+            break
+        third = open_attempt(spark, target, OutputMode.APPEND, "third", patience=IMPATIENT)
+        assert third.prepare()
+        third.abort()
+        assert tree(target) == tree_of(OLD), f"repair killed before operation {number}"
+    assert number > 8
+
+
 def test_failed_clean_up_after_a_commit_is_a_warning(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -493,6 +655,7 @@ def test_failed_clean_up_after_a_commit_is_a_warning(
     with pytest.warns(RuntimeWarning, match="the rows are in .*cannot delete .*1.lock"):
         output.commit()
     assert tree(target) == expected_tree(OutputMode.APPEND, OLD, NEW)
+    assert not [name for name in hidden_files(target) if name.endswith(".claim")]
 
 
 def test_unreadable_journal_is_an_error_that_names_it(spark: SparkSession, tmp_path: Path) -> None:
