@@ -38,9 +38,12 @@ spark.driver.memory 512m
 spark.executor.memory 512m
 spark.executor.instances 1
 spark.sql.shuffle.partitions 2
+spark.ui.enabled {ui}
 """
 """Paths of the example DAGs without a scheme are those of this machine, on which all containers run. In deploy mode
-cluster, Spark ignores `spark.driver.host` and takes the address from the environment of the driver."""
+cluster, Spark ignores `spark.driver.host` and takes the address from the environment of the driver. In deploy mode
+client, Spark adds YARN's filter to the pages of its UI while another thread starts them, and fails now and then with a
+`ConcurrentModificationException`. The example DAGs have no retries."""
 
 
 @contextmanager
@@ -57,7 +60,7 @@ def product(mode: str, dags: Path = ROOT / "dags") -> Iterator[Local]:
 
         def start() -> None:
             cluster.start()
-            _configure_spark(programs, cluster, key, run / "spark")
+            _configure_spark(programs, cluster, key, run / "spark", ui=mode == "cluster")
 
         settings = {
             "AIRFLOW_CONN_SPARK_DEFAULT": _spark_connection(cluster, mode),
@@ -110,12 +113,11 @@ def store_key(programs: Programs, cluster: HadoopCluster, key: str) -> str:
     return provider
 
 
-def _configure_spark(programs: Programs, cluster: HadoopCluster, key: str, directory: Path) -> None:
+def _configure_spark(programs: Programs, cluster: HadoopCluster, key: str, directory: Path, *, ui: bool) -> None:
     jars = next(SPARK_ENVIRONMENT.glob("lib/python3.*/site-packages/pyspark/jars"))
     directory.mkdir()
-    defaults = _DEFAULTS.format(
-        jars=f"{jars}/*", root=cluster.root, provider=store_key(programs, cluster, key), host=HOST
-    )
+    provider = store_key(programs, cluster, key)
+    defaults = _DEFAULTS.format(jars=f"{jars}/*", root=cluster.root, provider=provider, host=HOST, ui=str(ui).lower())
     (directory / "spark-defaults.conf").write_text(defaults, encoding="utf-8")
 
 
