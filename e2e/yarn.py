@@ -42,8 +42,8 @@ spark.ui.enabled {ui}
 """
 """Paths of the example DAGs without a scheme are those of this machine, on which all containers run. In deploy mode
 cluster, Spark ignores `spark.driver.host` and takes the address from the environment of the driver. In deploy mode
-client, Spark adds YARN's filter to the pages of its UI while another thread starts them, and fails now and then with a
-`ConcurrentModificationException`. The example DAGs have no retries."""
+client, the start of Spark's UI failed with a `ConcurrentModificationException` once, and the example DAGs have no
+retries."""
 
 
 @contextmanager

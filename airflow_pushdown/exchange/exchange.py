@@ -190,10 +190,10 @@ class Exchange:
             self.discard()
 
     def discard(self) -> None:
-        """Delete all files of the job."""
+        """Delete all files of the job, the result and the spec that names it last."""
         self.delete_hidden()
         result = self._result_name()
-        self._files.delete(_SECRETS, result, progress_path(result), _OWNER, _SPEC)
+        self._files.delete(_SECRETS, progress_path(result), _OWNER, result, _SPEC)
         self._files.close()
 
     def _result_name(self) -> str:

@@ -145,7 +145,11 @@ class PushdownSubmitHook(ClusterDriverHook):
         if self._is_taken_over():
             raise retryable_error("the next try of this task continues with the driver")
         result = self.exchange.read_result()
-        self.exchange.discard()
+        try:
+            self.exchange.discard()
+        except PushdownTaskError as error:
+            # The job has ended, and its outcome counts.
+            self.log.warning("The files of the job cannot be deleted: %s", error)
         if self._is_killed:
             raise task_killed_error()
         if (driver := self.tracked_driver()) is not None:

@@ -247,6 +247,25 @@ def test_a_retry_on_a_cluster_reads_the_result_of_the_first_tries_job(make_hook:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_failed_clean_up_keeps_the_result(
+    make_hook: MakeHook, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hook = make_hook(deploy_mode="cluster", exchange_dir=tmp_path)
+    hook.exchange.prepare(SPEC, hook._submission.secrets)
+    result = Path(hook.exchange.result_location)
+    result.write_text(JobResult(rows=3).model_dump_json())
+    unlink = Path.unlink
+
+    def fail(path: Path, missing_ok: bool = False) -> None:
+        if path.name == "owner":
+            raise OSError("the file system failed")
+        unlink(path, missing_ok=missing_ok)
+
+    monkeypatch.setattr(Path, "unlink", fail)
+    assert hook.collect() == JobResult(rows=3)
+    assert result.exists()
+
+
 def test_a_killed_job_has_no_result_and_its_shared_directory_is_empty(make_hook: MakeHook, tmp_path: Path) -> None:
     hook = make_hook(deploy_mode="cluster", exchange_dir=tmp_path)
     hook.exchange.prepare(SPEC, hook._submission.secrets)
