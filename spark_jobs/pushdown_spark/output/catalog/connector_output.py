@@ -168,7 +168,7 @@ class ConnectorOutput(Output):
     def _report(self, commit: Commit | None) -> None:
         if commit is None and self._count == 0 and self._output.mode is OutputMode.OVERWRITE_PARTITIONS:
             # A run without rows replaces no partition, and Iceberg makes no version for it.
-            commit = Commit(rows=0, files=0, bytes=0, is_own=True)
+            commit = Commit(version=None, rows=0, files=0, bytes=0, is_own=True)
         if commit is None:
             raise PushdownError(
                 f"output_table: {self.name} has no version of this run after its commit; run the task again",

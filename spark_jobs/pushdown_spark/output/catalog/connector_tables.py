@@ -34,6 +34,7 @@ _BRANCH = "branch_"
 """The beginning of the name of a branch as the last part of a table's name in SQL."""
 _WAP_ID = "published-wap-id"
 """Iceberg's property of a snapshot that was picked: the `wap.id` of the original."""
+_DIGEST_LENGTH = 32
 _MAX_AGE_MS = 2 * 86_400_000
 _MAX_CHANGES = 10
 _CONFLICTS = frozenset({"ValidationException", "DuplicateWAPCommitException", "CommitFailedException"})
@@ -44,9 +45,10 @@ _CONFLICTS = frozenset({"ValidationException", "DuplicateWAPCommitException", "C
 class Commit:
     """The version of a table that a run has committed. `rows` is None if it is not known.
 
-    `is_own` is whether this attempt of the run has committed it.
+    `version` is its id, or None if nothing changed. `is_own` is whether this attempt of the run has committed it.
     """
 
+    version: int | None
     rows: int | None
     files: int
     bytes: int
@@ -54,9 +56,15 @@ class Commit:
 
 
 def run_of(run_key: str, generation: str, mode: OutputMode) -> str:
-    """Return the hash of a run. A cleared task counts as a new run in modes that cannot add rows twice."""
-    content = f"{run_key}\0{generation}" if mode.is_repeatable else run_key
-    return hashlib.sha256(content.encode()).hexdigest()[:32]
+    """Return the name of a run: the hash of its key, then that of its generation.
+
+    A cleared task counts as a new run in modes that cannot add rows twice.
+    """
+    return _digest(run_key) + _digest(generation if mode.is_repeatable else "")
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:_DIGEST_LENGTH]
 
 
 class ConnectorTable(ABC):
@@ -72,6 +80,8 @@ class ConnectorTable(ABC):
         self._namespace = tuple(namespace)
         self._name = table
         self._run = run
+        self._known_version: int | None = None
+        """The last version of any generation of the run at the time of `fence`."""
 
     @property
     def name(self) -> str:
@@ -100,12 +110,35 @@ class ConnectorTable(ABC):
         location = self._load().properties().get("location")
         return None if location is None else str(location)
 
-    @abstractmethod
     def find_commit(self) -> Commit | None:
         """Return the current version of the table that the run has written, or None if there is none."""
+        return self._last_commit(self._run)
 
-    def fence(self) -> None:  # noqa: B027 - only some connectors have something to delete
-        """Delete what earlier attempts of the run have left."""
+    @abstractmethod
+    def _last_commit(self, run: str) -> Commit | None:
+        """Return the last current version of the table by a run whose name begins with a string."""
+
+    def fence(self) -> None:
+        """Delete what earlier attempts of the run have left, and remember the last version of its generations."""
+        self._known_version = self._last_version()
+
+    def _check_generations(self) -> None:
+        """Raise a retryable error if another generation of the run has committed since `fence`.
+
+        A user has cleared the task while a driver was still running, which must not replace the rows of the later
+        generation. Generations have no order, so the later one fails, too, if the driver commits first.
+        """
+        # The known version may have expired since.
+        if self._last_version() not in (None, self._known_version):
+            raise PushdownError(
+                f"output_table: a driver from before or after a clear of this task has written {self.name} in the "
+                "meantime. Nothing was committed; run the task again",
+                code=ErrorCode.SPARK,
+            )
+
+    def _last_version(self) -> int | None:
+        commit = self._last_commit(self._run[:_DIGEST_LENGTH])
+        return None if commit is None else commit.version
 
     @abstractmethod
     def change(self, write: Callable[[str], None], *, reads_table: bool) -> Commit | None:
@@ -156,6 +189,7 @@ class IcebergTable(ConnectorTable):
 
     def fence(self) -> None:
         """Delete the branches of earlier attempts."""
+        super().fence()
         table = self._iceberg()
         for name in list(table.refs()):
             if name.startswith(self._branches):
@@ -176,6 +210,7 @@ class IcebergTable(ConnectorTable):
                 # The branch exists already, so that a commit after this check prevents the pick.
                 if (commit := self.find_commit()) is not None:
                     return commit
+                self._check_generations()
                 write(f"{self.sql}.{quote_name(f'{_BRANCH}{branch}')}")
                 if _pick_snapshot(table, branch, start, reads_table):
                     own_commit = self.find_commit()
@@ -205,22 +240,23 @@ class IcebergTable(ConnectorTable):
     def _branches(self) -> str:
         return f"{self._PROPERTY}{self._run}-"
 
-    def find_commit(self) -> Commit | None:
-        """Return the snapshot of the run. Snapshots that were rolled back do not count."""
+    def _last_commit(self, run: str) -> Commit | None:
+        """Return the last snapshot. Snapshots that were rolled back do not count."""
         self._spark.catalog.refreshTable(self.sql)
         snapshots = self._spark.table(f"{self.sql}.snapshots")
         history = self._spark.table(f"{self.sql}.history").where("is_current_ancestor").select("snapshot_id")
         snapshot = (
             snapshots.join(history.distinct(), "snapshot_id", "left_semi")
-            .where((f.col("summary")[f"{self._PROPERTY}run"] == self._run) | (f.col("summary")[_WAP_ID] == self._run))
+            .where(f.col("summary")[f"{self._PROPERTY}run"].startswith(run) | f.col("summary")[_WAP_ID].startswith(run))
             .orderBy(f.col("committed_at").desc())
-            .select("summary")
+            .select("snapshot_id", "summary")
             .head()
         )
         if snapshot is None:
             return None
         summary = snapshot["summary"]
         return Commit(
+            version=snapshot["snapshot_id"],
             # A picked snapshot has only Iceberg's own properties.
             rows=_number(summary.get(f"{self._PROPERTY}rows", summary.get("added-records", "0"))),
             files=_number(summary.get("added-data-files")) or 0,
@@ -292,23 +328,26 @@ class DeltaTable(ConnectorTable):
 
     def change(self, write: Callable[[str], None], *, reads_table: bool) -> Commit | None:
         """Change the table in one version. Delta ignores a write with the transaction id of an earlier one."""
+        if self.find_commit() is None:
+            self._check_generations()
         write(self.sql)
         return self.find_commit()
 
-    def find_commit(self) -> Commit | None:
-        """Return the last version of the run."""
-        marker = f'"airflow_pushdown_run": "{self._run}"'
+    def _last_commit(self, run: str) -> Commit | None:
+        """Return the last version."""
+        marker = f'"airflow_pushdown_run": "{run}'
         version = (
             self._spark.sql(f"DESCRIBE HISTORY {self.sql}")
             .where(f.col("userMetadata").contains(marker))
             .orderBy(f.col("version").desc())
-            .select("userMetadata", "operationMetrics")
+            .select("version", "userMetadata", "operationMetrics")
             .head()
         )
         if version is None:
             return None
         metadata, metrics = json.loads(version["userMetadata"]), version["operationMetrics"]
         return Commit(
+            version=version["version"],
             rows=_number(metadata.get("rows")),
             files=_number(metrics.get("numFiles", metrics.get("numTargetFilesAdded"))) or 0,
             bytes=_number(metrics.get("numOutputBytes", metrics.get("numTargetBytesAdded"))) or 0,

@@ -208,6 +208,35 @@ def test_an_attempt_that_continues_after_a_later_run_does_not_undo_it(
     assert stored_rows(spark, table) == sorted([*rows_of_mode[mode], *later])
 
 
+@pytest.mark.parametrize("mode", [OutputMode.OVERWRITE, OutputMode.OVERWRITE_PARTITIONS, OutputMode.MERGE])
+@pytest.mark.parametrize("step", ["_write", "_change"])
+def test_an_attempt_that_continues_after_the_run_was_cleared_does_not_undo_it(
+    spark: SparkSession, table: str, mode: OutputMode, step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run has a new generation, which commits between the last check of the old one and its commit."""
+    create(spark, table)
+    output = output_of(spark, table, mode)
+    method: Callable[[object], object] = getattr(output, step)
+    cleared = [(2, "b", "cleared 2"), (4, "b", "cleared 4")]
+
+    def resume(value: object) -> object:
+        monkeypatch.undo()
+        write(spark, output_of(spark, table, mode, generation="cleared"), cleared)
+        return method(value)
+
+    monkeypatch.setattr(output, step, resume)
+    if step == "_change" and not isinstance(output._table, IcebergTable):
+        pytest.skip("Delta changes the table in one step")
+    with pytest.raises(PushdownError, match=r"before or after a clear .* run the task again"):
+        write(spark, output)
+    rows_of_mode: dict[OutputMode, Rows] = {
+        OutputMode.OVERWRITE: [],
+        OutputMode.OVERWRITE_PARTITIONS: OLD[:1],
+        OutputMode.MERGE: [OLD[0], OLD[2]],
+    }
+    assert stored_rows(spark, table) == sorted([*rows_of_mode[mode], *cleared])
+
+
 @pytest.mark.parametrize("mode", EXPECTED)
 def test_a_commit_of_another_run_in_between_is_kept(
     spark: SparkSession, table: str, mode: OutputMode, monkeypatch: pytest.MonkeyPatch
