@@ -120,7 +120,7 @@ def _compile(name: str, source: bytes) -> bytes:
 
 
 def write_atomically(target: Path, content: bytes, mode: int) -> None:
-    """Write a file next to the target and rename it, so that nobody reads a partial file.
+    """Write a file next to the target and rename it, so that no reader sees a partial file.
 
     Other workers may write the same target. In containers, they may have the same process id.
     """
