@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 
 from pushdown_spark.contract.message import Message
-from pushdown_spark.runtime.file_systems.base_files import Files
+from pushdown_spark.runtime.file_systems.base_files import Files, is_hidden
 
 _UNDO = ".undo-"
 
@@ -147,11 +147,16 @@ class JournalReplay:
         return not is_hidden and self.files.exists(move.output) if move.is_inward else is_hidden
 
     def _has_begun(self, move: Move) -> bool:
-        """Return whether an atomic move was made, and was not undone completely: files go back one by one."""
+        """Return whether an atomic move was made, and was not undone completely: files go back one by one.
+
+        Names of data files are unique. A file such as `_SUCCESS` may be that of another program.
+        """
         if self._is_complete(move):
             return True
         files = self.journal.files_of(move) if move.is_inward else ()
-        return any(self.files.exists(f"{move.output}{file}") for file in files)
+        return any(
+            self.files.exists(f"{move.output}{file}") for file in files if not is_hidden(file.rpartition("/")[2])
+        )
 
     def _ends(self, move: Move) -> tuple[str, str]:
         """Return source and target."""

@@ -394,12 +394,14 @@ def test_failed_move_keeps_what_another_program_has_created(
     def commit_late(log: CommitLog, journal: Journal) -> None:
         theirs.parent.mkdir(parents=True)
         theirs.write_text("theirs")
+        (target / "_SUCCESS").touch()
         commit(log, journal)
 
     monkeypatch.setattr(CommitLog, "commit", commit_late)
     with pytest.raises(FileExistsError):
         write(open_attempt(spark, target, mode, "run", files=without_interruption(store)), NEW)
     assert theirs.read_text() == "theirs"
+    assert (target / "_SUCCESS").exists()
     assert hidden_files(target) == []
 
 
