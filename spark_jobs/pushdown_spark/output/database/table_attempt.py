@@ -209,9 +209,11 @@ class TableAttempt:
     def _has_committed(self) -> bool:
         """Return whether the ledger has a commit of this attempt. Return False if it cannot be read.
 
-        A connection may break after the commit, so that only the response was lost.
+        A connection to a server may break after the commit, so that only the response was lost.
         """
         ledger = self._claimed_ledger
+        if self.target.dialect is Dialect.SQLITE:
+            return False
         with suppress(PushdownError), closing(self._connect(self._address)) as connection:
             record = ledger.read(connection)
             if record is not None and record.attempt == self._attempt:

@@ -254,7 +254,8 @@ def test_file_output_does_not_complete_the_commit_of_a_table(table: Table, spark
         if problem is not None:
             assert "belongs to the table" in str(problem)
             refusals += 1
-            table.write(table.open_attempt(OutputMode.OVERWRITE_PARTITIONS, "run"))
+            # The failed repair keeps its lock.
+            table.write(table.open_attempt(OutputMode.OVERWRITE_PARTITIONS, "run", patience=IMPATIENT))
             assert table.rows() == expected_tree(OutputMode.OVERWRITE_PARTITIONS, OLD, NEW)
         table.drop()
     assert refusals

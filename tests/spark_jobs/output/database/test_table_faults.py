@@ -79,6 +79,7 @@ def test_retry_after_kill_equals_one_run(database: Database, case: TableWrite, o
     assert stored_rows(database) == case.expected()
 
 
+@pytest.mark.parametrize("database", [kind for kind in KINDS if kind != "sqlite"], indirect=True)
 @pytest.mark.parametrize("case", CASES)
 def test_attempt_that_loses_a_response_fails_only_if_it_has_not_committed(database: Database, case: TableWrite) -> None:
     for step in count(1):
