@@ -107,9 +107,9 @@ class ScanRequest:
 
     @cached_property
     def needs_every_row(self) -> bool:
-        """Whether a WHERE of the query calls a function that must see every row."""
+        """Whether a WHERE of the whole query calls a function that must see every row. `predicate` tells its own."""
         if self.query is None:
-            return self.predicate is not None and self.predicate.needs_every_row
+            return False
         if self.query_tree is None:
             return needs_every_row(self.query, None)
         return any(needs_every_row(self.query, where) for where in self.query_tree.find_all(exp.Where))
